@@ -1,0 +1,3 @@
+//! Measurements: `cargo xtask bench --help`.
+
+fn main() {}

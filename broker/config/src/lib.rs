@@ -1,0 +1,1 @@
+//! BrokerConfig and topic configuration: what the operator writes and the broker reads.

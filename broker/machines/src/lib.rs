@@ -1,0 +1,1 @@
+//! Decisions only: metadata records to image, groups, producers; no clock, no I/O.

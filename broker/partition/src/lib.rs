@@ -1,0 +1,1 @@
+//! One partition: its log, its replication machine and its waiters.

@@ -1,0 +1,1 @@
+//! The shell: sockets, handlers, tasks, metrics.

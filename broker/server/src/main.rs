@@ -1,0 +1,3 @@
+//! The `forebay-broker` program.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Bytes and messages of the Kafka protocol; no I/O.

@@ -1,0 +1,1 @@
+//! forebay: runs the same manifests without Kubernetes, and scriptable commands.

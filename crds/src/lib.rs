@@ -1,0 +1,1 @@
+//! The API: Cluster, Topic and ConsumerProfile, their conditions and reasons.

@@ -1,0 +1,1 @@
+//! The operator: observe, plan, apply for each kind.

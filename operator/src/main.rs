@@ -1,0 +1,3 @@
+//! The `forebay-operator` program.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The ConsumerProfile solver: pure, from a workload to client settings and verdicts.
