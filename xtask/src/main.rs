@@ -1,3 +1,24 @@
-//! The project's own tasks: `cargo xtask --help`.
+//! The project's own tasks: `cargo xtask --help`. One file per task, named by it; each has its `Args` and a `run`.
 
-fn main() {}
+mod check;
+mod run;
+mod test;
+
+use clap::Parser;
+
+/// The project's own tasks.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Task {
+    /// Format, lints, licences, documentation: what needs no running broker.
+    Check(check::Args),
+    /// Every test there is, from unit tests to a real Kubernetes cluster; installs what it needs.
+    Test(test::Args),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Task::parse() {
+        Task::Check(args) => check::run(&args),
+        Task::Test(args) => test::run(&args),
+    }
+}
