@@ -1,6 +1,7 @@
 //! The project's own tasks: `cargo xtask --help`. One file per task, named by it; each has its `Args` and a `run`.
 
 mod check;
+mod image;
 mod run;
 mod test;
 
@@ -12,6 +13,8 @@ use clap::Parser;
 enum Task {
     /// Format, lints, licences, documentation: what needs no running broker.
     Check(check::Args),
+    /// The container images, as docker archives in target/images, without a daemon or a base image.
+    Image(image::Args),
     /// Every test there is, from unit tests to a real Kubernetes cluster; installs what it needs.
     Test(test::Args),
 }
@@ -19,6 +22,7 @@ enum Task {
 fn main() -> anyhow::Result<()> {
     match Task::parse() {
         Task::Check(args) => check::run(&args),
+        Task::Image(args) => image::run(&args),
         Task::Test(args) => test::run(&args),
     }
 }
