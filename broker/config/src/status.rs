@@ -1,0 +1,149 @@
+//! BrokerStatus: what a running broker says about itself on `/status`, in force rather than as asked.
+//!
+//! The operator reads it and compares it with the spec, so a field is removed or renamed only together with a reader that takes
+//! both. Absent means "could not be read here", never zero.
+
+use serde::{Deserialize, Serialize};
+
+/// One broker's answer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BrokerStatus {
+    /// `node.id`.
+    pub broker_id: i32,
+    /// The cluster's id.
+    pub cluster_id: String,
+    /// The version of the program.
+    pub version: String,
+    /// What the broker is doing.
+    pub state: BrokerState,
+    /// While recovering.
+    pub recovery: Option<RecoveryProgress>,
+    /// Process id.
+    pub pid: u32,
+    /// Milliseconds since the epoch.
+    pub started_at_ms: i64,
+    /// Kafka address that clients are told.
+    pub advertised: Vec<String>,
+    /// Threads that run.
+    pub threads: ThreadStatus,
+    /// Open files.
+    pub nofile: NofileStatus,
+    /// One for each log dir.
+    pub log_dirs: Vec<LogDirStatus>,
+    /// Kernel settings as read.
+    pub kernel: KernelStatus,
+    /// How soon records are on disk.
+    pub flush: FlushStatus,
+    /// Cores the process may use, from its cgroup or the machine; a quota need not be whole.
+    pub cores: f64,
+    /// The cgroup's limit.
+    pub memory_limit_bytes: Option<u64>,
+    /// Partitions open.
+    pub partitions: u64,
+}
+
+/// What a broker is doing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BrokerState {
+    /// Nothing is served yet.
+    #[default]
+    Starting,
+    /// Logs are checked after an unclean stop.
+    Recovering,
+    /// Clients are served.
+    Running,
+    /// On the way down.
+    Stopping,
+}
+
+/// How far recovery is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RecoveryProgress {
+    /// Logs opened.
+    pub partitions_done: u64,
+    /// Logs to open.
+    pub partitions_total: u64,
+}
+
+/// Threads that run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ThreadStatus {
+    /// `num.network.threads` in force.
+    pub network: usize,
+    /// `num.io.threads` in force.
+    pub io: usize,
+    /// `num.replica.fetchers` in force.
+    pub replica_fetchers: usize,
+}
+
+/// Limits of open files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NofileStatus {
+    /// In force.
+    pub soft: u64,
+    /// The most the process may raise it to.
+    pub hard: u64,
+    /// `forebay.ulimit.nofile`.
+    pub wanted: Option<u64>,
+}
+
+/// One log dir.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LogDirStatus {
+    /// As in `log.dirs`.
+    pub path: String,
+    /// The directory's own id, which changes when a disk was lost.
+    pub directory_id: String,
+    /// Where its file system is mounted.
+    pub mount_point: Option<String>,
+    /// ext4, xfs, …
+    pub fs_type: Option<String>,
+    /// Mount options in force.
+    pub mount_options: Vec<String>,
+    /// Of the file system.
+    pub total_bytes: u64,
+    /// Of the file system, for this user.
+    pub free_bytes: u64,
+    /// Of the logs in it.
+    pub used_bytes: u64,
+    /// A write or flush failed: nothing more is written.
+    pub poisoned: bool,
+}
+
+/// Kernel settings as read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KernelStatus {
+    /// `vm.swappiness`.
+    pub vm_swappiness: Option<u64>,
+    /// `vm.dirty_ratio`.
+    pub vm_dirty_ratio: Option<u64>,
+    /// `vm.dirty_background_ratio`.
+    pub vm_dirty_background_ratio: Option<u64>,
+    /// `vm.max_map_count`.
+    pub vm_max_map_count: Option<u64>,
+    /// `net.core.rmem_max`.
+    pub net_core_rmem_max: Option<u64>,
+    /// `net.core.wmem_max`.
+    pub net_core_wmem_max: Option<u64>,
+    /// `net.core.somaxconn`.
+    pub net_core_somaxconn: Option<u64>,
+    /// The word in brackets of `transparent_hugepage/enabled`.
+    pub transparent_hugepage: Option<String>,
+}
+
+/// How soon records are on disk, for topics without a setting of their own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FlushStatus {
+    /// `flush.messages`.
+    pub messages: u64,
+    /// `flush.ms`.
+    pub ms: u64,
+}
