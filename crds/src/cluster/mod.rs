@@ -1,0 +1,248 @@
+//! Cluster: brokers and what they run on: disks, threads, ulimits, kernel settings, configuration.
+//!
+//! A pod spec can't set ulimits or mount options, so these fields say what is *wanted*; `status.brokers` says what is in
+//! force, and the condition `TuningInForce` compares the two.
+
+mod pod;
+mod status;
+
+pub use pod::PodTemplate;
+pub use status::{
+    BrokerState, BrokerStatus, ClusterStatus, DiskInForce, FlushInForce, KernelInForce, NofileInForce, ThreadsInForce,
+};
+
+use k8s_openapi::api::core::v1::ResourceRequirements;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::values::{ConfigMap, ReclaimPolicy};
+
+/// The Kafka names that the operator itself sets, and where they are in this spec.
+const OWNED_CONFIG: &str = "!['node.id', 'broker.id', 'listeners', 'advertised.listeners', 'log.dirs', 'log.dir', \
+    'num.network.threads', 'num.io.threads', 'num.replica.fetchers', 'forebay.http.listener', 'forebay.ulimit.nofile', \
+    'forebay.cluster.id'].exists(name, name in self)";
+
+/// Brokers and what they run on.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "forebay.dev",
+    version = "v1alpha1",
+    kind = "Cluster",
+    namespaced,
+    status = "ClusterStatus",
+    shortname = "fc",
+    category = "forebay",
+    derive = "PartialEq",
+    doc = "A Forebay cluster: brokers that speak Kafka's protocol, and the disks, threads, ulimits and configuration they run with.",
+    scale(spec_replicas_path = ".spec.replicas", status_replicas_path = ".status.replicas"),
+    printcolumn(name = "Replicas", type_ = "integer", json_path = ".spec.replicas"),
+    printcolumn(name = "Running", type_ = "integer", json_path = ".status.readyReplicas"),
+    printcolumn(name = "Bootstrap", type_ = "string", json_path = ".status.bootstrapServers"),
+    printcolumn(name = "Tuning", type_ = "string", json_path = ".status.conditions[?(@.type==\"TuningInForce\")].status"),
+    printcolumn(name = "Reclaim", type_ = "string", json_path = ".status.reclaimPolicy", priority = 1),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("self.metadata.name.size() <= 40").message("a Cluster's name has at most 40 characters: the names of its children are made from it"),
+    validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("a Cluster's name is a DNS label that starts with a letter: its Services are named after it")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterSpec {
+    /// Number of brokers.
+    #[schemars(range(min = 1, max = 1000))]
+    pub replicas: i32,
+    /// The broker's image; the operator's `--broker-image` when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 500))]
+    pub image: Option<String>,
+    /// When the image is pulled: `Always`, `IfNotPresent` or `Never`; Kubernetes decides by the tag when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_pull_policy: Option<ImagePullPolicy>,
+    /// The disks of each broker. Partitions are spread over them. A disk can be added and can grow; it can't shrink, change its class or be removed.
+    #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    #[x_kube(validation = Rule::new("oldSelf.all(old, self.exists(disk, disk.name == old.name))").message("a disk can't be removed: the partitions on it would be lost; create a second Cluster and move the topics"))]
+    pub disks: Vec<Disk>,
+    /// Thread counts; computed from the CPU limit when left out. `status.threads` has what was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<Threads>,
+    /// Limits of the broker process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ulimits: Option<Ulimits>,
+    /// Kernel settings that the nodes should have. They are read back and compared, never changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<Kernel>,
+    /// Broker configuration by Kafka's names. Values are integers or strings; an unknown name is refused with the nearest one that exists.
+    #[serde(default, skip_serializing_if = "ConfigMap::is_empty")]
+    #[schemars(extend("maxProperties" = 200))]
+    #[x_kube(validation = Rule::new(OWNED_CONFIG).message("config holds a name that the operator sets: node.id, broker.id, listeners, advertised.listeners, log.dirs (use spec.disks), num.network.threads, num.io.threads, num.replica.fetchers (use spec.threads), forebay.http.listener, forebay.ulimit.nofile (use spec.ulimits), forebay.cluster.id"))]
+    pub config: ConfigMap,
+    /// CPU and memory of each broker. Leave memory beyond the broker's own to the page cache: it counts towards the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceRequirements>,
+    /// What to add to the brokers' pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod: Option<PodTemplate>,
+    /// Metrics of the brokers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<Metrics>,
+    /// Namespaces whose Topics and ConsumerProfiles may name this Cluster, besides its own; `*` for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), inner(length(min = 1, max = 63)), extend("x-kubernetes-list-type" = "set"))]
+    pub allowed_namespaces: Vec<String>,
+    /// True: the operator reports but changes nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+    /// `Retain` (used when left out): the claims stay when the Cluster is deleted, and a Cluster of the same name finds
+    /// its data again. `Delete`: they go with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reclaim_policy: Option<ReclaimPolicy>,
+}
+
+impl ClusterSpec {
+    /// The policy in force: `Retain` unless said otherwise.
+    pub fn effective_reclaim_policy(&self) -> ReclaimPolicy {
+        self.reclaim_policy.unwrap_or(ReclaimPolicy::Retain)
+    }
+
+    /// Whether objects of `namespace` may name this Cluster, which is in `own`.
+    pub fn admits(&self, own: &str, namespace: &str) -> bool {
+        own == namespace || self.allowed_namespaces.iter().any(|allowed| allowed == "*" || allowed == namespace)
+    }
+}
+
+/// When an image is pulled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::values::without_description)]
+pub enum ImagePullPolicy {
+    /// At each start of a pod.
+    Always,
+    /// When the node does not have it.
+    IfNotPresent,
+    /// Never: the node must have it.
+    Never,
+}
+
+impl ImagePullPolicy {
+    /// The name in a container's `imagePullPolicy`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Always => "Always",
+            Self::IfNotPresent => "IfNotPresent",
+            Self::Never => "Never",
+        }
+    }
+}
+
+/// One disk of each broker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)").message("storageClassName can't be changed: a claim stays in its class; add a second disk of the new class"))]
+#[x_kube(validation = Rule::new("has(self.mountPath) == has(oldSelf.mountPath) && (!has(self.mountPath) || self.mountPath == oldSelf.mountPath)").message("mountPath can't be changed: the broker knows its log directories by path"))]
+pub struct Disk {
+    /// Name of the disk and of its claim template: claims are `<name>-<cluster>-broker-<n>`.
+    #[schemars(length(min = 1, max = 20), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
+    #[x_kube(validation = Rule::new("!(self in ['config', 'tmp'])").message("the names config and tmp are taken by the operator's own volumes"))]
+    pub name: String,
+    /// Size, for example `100Gi`. It can grow when the class allows it, and never shrinks.
+    #[x_kube(validation = Rule::new("quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0").message("a disk can't shrink: no storage class does that; add a smaller disk or create a second Cluster"))]
+    #[x_kube(validation = Rule::new("isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))").message("size is a positive quantity, for example 100Gi"))]
+    pub size: Quantity,
+    /// The claim's storage class; the default class when left out. Can't be changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub storage_class_name: Option<String>,
+    /// Where the broker has it; `/var/lib/forebay/<name>` when left out. Can't be changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 2, max = 200), regex(pattern = r"^/[-._a-zA-Z0-9/]*[-_a-zA-Z0-9]$"))]
+    pub mount_path: Option<String>,
+    /// Mount options that the disk should have, for example `noatime`. A claim can't ask for them (its StorageClass or
+    /// PersistentVolume does), so they are read back and compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20), inner(length(min = 1, max = 100)), extend("x-kubernetes-list-type" = "set"))]
+    pub mount_options: Vec<String>,
+}
+
+impl Disk {
+    /// Where the broker has the disk.
+    pub fn effective_mount_path(&self) -> String {
+        self.mount_path.clone().unwrap_or_else(|| format!("/var/lib/forebay/{}", self.name))
+    }
+}
+
+/// Thread counts of a broker.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Threads {
+    /// Threads that own connections (`num.network.threads`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 256))]
+    pub network: Option<i32>,
+    /// Threads that write to and read from disks (`num.io.threads`). At least the number of disks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 256))]
+    pub io: Option<i32>,
+    /// Connections by which a follower fetches from each source (`num.replica.fetchers`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 256))]
+    pub replica_fetchers: Option<i32>,
+}
+
+/// Limits of the broker process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Ulimits {
+    /// Open files wanted. The broker raises its soft limit up to the hard limit that the container runtime gives; when
+    /// that is lower, the condition `TuningInForce` says so with both figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1024, max = 1_073_741_824))]
+    pub nofile: Option<i64>,
+}
+
+/// Kernel settings that the nodes should have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Kernel {
+    /// `vm.swappiness`, exactly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 200))]
+    pub swappiness: Option<i64>,
+    /// `vm.dirty_ratio`, exactly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub dirty_ratio: Option<i64>,
+    /// `vm.dirty_background_ratio`, exactly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub dirty_background_ratio: Option<i64>,
+    /// `vm.max_map_count`, at least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub max_map_count: Option<i64>,
+    /// `net.core.rmem_max`, at least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub rmem_max: Option<i64>,
+    /// `net.core.wmem_max`, at least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub wmem_max: Option<i64>,
+    /// `net.core.somaxconn`, at least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub somaxconn: Option<i64>,
+    /// Transparent huge pages: `always`, `madvise` or `never`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^(always|madvise|never)$"))]
+    pub transparent_hugepage: Option<String>,
+}
+
+/// Metrics of the brokers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Metrics {
+    /// Whether pods carry the `prometheus.io/scrape` annotations; they do when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scrape_annotations: Option<bool>,
+}
