@@ -1,6 +1,6 @@
 //! The CEL rules refuse what would lose data, and say what to do instead. The API server runs the same rules.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::needless_pass_by_value, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use forebay_crds::{Cluster, ConsumerProfile, Topic};
 use kube::core::cel::{validate_cel, validate_cel_update};
