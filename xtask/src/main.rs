@@ -1,6 +1,7 @@
 //! The project's own tasks: `cargo xtask --help`. One file per task, named by it; each has its `Args` and a `run`.
 
 mod check;
+mod generate;
 mod image;
 mod run;
 mod test;
@@ -13,6 +14,8 @@ use clap::Parser;
 enum Task {
     /// Format, lints, licences, documentation: what needs no running broker.
     Check(check::Args),
+    /// What is written by a program and committed; `--check` proves it fresh.
+    Generate(generate::Args),
     /// The container images, as docker archives in target/images, without a daemon or a base image.
     Image(image::Args),
     /// Every test there is, from unit tests to a real Kubernetes cluster; installs what it needs.
@@ -22,6 +25,7 @@ enum Task {
 fn main() -> anyhow::Result<()> {
     match Task::parse() {
         Task::Check(args) => check::run(&args),
+        Task::Generate(args) => generate::run(&args),
         Task::Image(args) => image::run(&args),
         Task::Test(args) => test::run(&args),
     }
