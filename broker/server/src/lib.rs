@@ -1,1 +1,11 @@
-//! The shell: sockets, handlers, tasks, metrics.
+//! The shell of the broker: sockets, handlers, disk threads, tasks, metrics. Decisions live in the crates below it.
+//!
+//! Read in the order of a request: `net` cuts frames and keeps order, `handlers` (one file per API) answer, `io` has the
+//! threads that touch disks; `broker.rs` says what there is and in which order it starts and stops.
+
+pub mod broker;
+mod handlers;
+mod lifecycle;
+pub mod metrics;
+mod net;
+mod status;

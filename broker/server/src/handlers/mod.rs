@@ -1,0 +1,88 @@
+//! One file per API; here the one match that leads to them: decode, handle, encode.
+//!
+//! What must hold: a handler decides nothing about sockets and never blocks its thread; it gets a decoded request and
+//! gives a response; errors inside are answers with Kafka's codes (`error_code.rs`). What can't be answered at all ends
+//! the connection as a [`RequestError`].
+
+mod api_versions;
+pub(crate) mod request;
+pub(crate) mod versions;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use forebay_broker_wire::frame::encode_response;
+use forebay_broker_wire::messages::{Message, Request as WireRequest};
+use forebay_broker_wire::primitives::Decoder;
+use forebay_broker_wire::types::{ApiKey, ErrorCode};
+
+pub(crate) use self::request::RequestContext;
+use self::request::{Request, RequestError};
+use crate::broker::Broker;
+use crate::net::send::{Answer, FileRange};
+
+/// A request dealt with; no answer is due to a Produce with acks=0.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) api_key: ApiKey,
+    pub(crate) received_at: Instant,
+    pub(crate) answer: Option<Answer>,
+}
+
+type Handling<'a> = Pin<Box<dyn Future<Output = Result<Answer, RequestError>> + Send + 'a>>;
+
+/// Handles any other request to its end.
+pub(crate) async fn handle(broker: &Arc<Broker>, request: Request) -> Result<Finished, RequestError> {
+    let Request { api_key, context, body } = request;
+    let answer = route(broker, &context, api_key, body).await?;
+    Ok(Finished { api_key, received_at: context.received_at, answer: Some(answer) })
+}
+
+fn route<'a>(broker: &'a Arc<Broker>, context: &'a RequestContext, api_key: ApiKey, body: Decoder) -> Handling<'a> {
+    match api_key {
+        ApiKey::ApiVersions => Box::pin(api_versions::answer(broker, context, body)),
+        // Produce goes by `begin_produce`, and whatever is not in the table of versions was refused before.
+        _ => Box::pin(async move { Err(RequestError::UnknownApi { api_key: api_key.as_i16() }) }),
+    }
+}
+
+fn serve<'a, R, F>(
+    broker: &'a Arc<Broker>,
+    context: &'a RequestContext,
+    mut body: Decoder,
+    handle: impl FnOnce(&'a Arc<Broker>, &'a RequestContext, R) -> F + Send + 'a,
+) -> Handling<'a>
+where
+    R: WireRequest + Send + 'a,
+    R::Response: Send,
+    F: Future<Output = R::Response> + Send + 'a,
+{
+    Box::pin(async move {
+        let request = decode(context, &mut body)?;
+        let response = handle(broker, context, request).await;
+        encode(broker, context, &response, Vec::new())
+    })
+}
+
+fn decode<R: WireRequest>(context: &RequestContext, body: &mut Decoder) -> Result<R, RequestError> {
+    let (api, version) = (R::API_KEY.name(), context.api_version);
+    R::decode(body, version).map_err(|source| RequestError::Body { api, version, source })
+}
+
+/// The response as a frame; `files` are the ranges that its records name.
+fn encode<M: Message>(
+    broker: &Broker,
+    context: &RequestContext,
+    response: &M,
+    files: Vec<FileRange>,
+) -> Result<Answer, RequestError> {
+    let (api, version) = (M::API_KEY.name(), context.api_version);
+    let parts = encode_response(response, version, context.correlation_id).map_err(|source| RequestError::Answer {
+        api,
+        version,
+        source,
+    })?;
+    Ok(Answer { parts, files })
+}

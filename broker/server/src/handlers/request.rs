@@ -1,0 +1,80 @@
+//! A received frame as a request: who asks what, in which version. Bodies are decoded by the handler table.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use forebay_broker_wire::frame::{FrameError, RequestHeader};
+use forebay_broker_wire::primitives::{DecodeError, Decoder};
+use forebay_broker_wire::types::{ApiKey, Str};
+use thiserror::Error;
+
+use super::versions;
+use crate::net::connection::Peer;
+
+/// What a handler may know of a request besides its body.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestContext {
+    pub(crate) api_version: i16,
+    pub(crate) client_id: Option<Str>,
+    pub(crate) client_host: Arc<str>,
+    pub(crate) correlation_id: i32,
+    /// Name of the listener the client came in by: it decides which address it is told.
+    pub(crate) listener: Arc<str>,
+    pub(crate) received_at: Instant,
+}
+
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) api_key: ApiKey,
+    pub(crate) context: RequestContext,
+    pub(crate) body: Decoder,
+}
+
+/// Why a request ends its connection: the protocol has no answer for these that the client could read.
+#[derive(Debug, Error)]
+pub(crate) enum RequestError {
+    #[error("request header: {0}")]
+    Header(#[source] DecodeError),
+    #[error("API key {api_key} is not served")]
+    UnknownApi { api_key: i16 },
+    #[error("{api} version {version} is not served, only {min}-{max}")]
+    UnknownVersion { api: &'static str, version: i16, min: i16, max: i16 },
+    #[error("{api} version {version} request: {source}")]
+    Body { api: &'static str, version: i16, source: DecodeError },
+    #[error("{api} version {version} response: {source}")]
+    Answer { api: &'static str, version: i16, source: FrameError },
+    #[error("Produce with acks=0 failed: {message}")]
+    ProduceWithoutAcks { message: String },
+}
+
+impl Request {
+    pub(crate) fn parse(peer: &Peer, frame: Bytes) -> Result<Self, RequestError> {
+        let received_at = Instant::now();
+        let mut body = Decoder::new(frame);
+        let header = RequestHeader::decode(&mut body).map_err(RequestError::Header)?;
+        let RequestHeader { api_key, api_version, correlation_id, client_id } = header;
+        let unknown = RequestError::UnknownApi { api_key };
+        let api_key = ApiKey::from_i16(api_key).ok_or(unknown)?;
+        let served = versions::served(api_key).ok_or(RequestError::UnknownApi { api_key: api_key.as_i16() })?;
+        // ApiVersions alone can be answered in a version that the client did not ask for.
+        if !served.contains(&api_version) && api_key != ApiKey::ApiVersions {
+            let (min, max) = (*served.start(), *served.end());
+            return Err(RequestError::UnknownVersion { api: api_key.name(), version: api_version, min, max });
+        }
+        let context = RequestContext {
+            api_version,
+            client_id,
+            client_host: Arc::clone(&peer.host),
+            correlation_id,
+            listener: Arc::clone(&peer.listener),
+            received_at,
+        };
+        Ok(Self { api_key, context, body })
+    }
+
+    /// Whether the next request may begin before this one is answered.
+    pub(crate) fn overlaps(&self) -> bool {
+        self.api_key == ApiKey::Produce
+    }
+}

@@ -1,0 +1,175 @@
+//! Accepts connections, bounds their number (`max.connections`, `max.connections.per.ip`), and ends them at shutdown.
+//!
+//! What must hold: a connection beyond a limit is closed at once and counted, never parked; running out of file
+//! descriptors slows accepting down but does not end it; `serve` returns only when every connection has ended.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::task::TaskTracker;
+
+use super::connection::Connection;
+use crate::broker::Broker;
+
+/// Waited after a failed accept, which is mostly "too many open files": trying again at once would spin.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// What the configuration says about sockets.
+#[derive(Debug, Clone)]
+pub(crate) struct Limits {
+    pub(crate) request_max_bytes: u32,
+    pub(crate) connections_max: usize,
+    pub(crate) connections_per_ip_max: usize,
+    pub(crate) idle_max: Duration,
+    /// `None` leaves the kernel's choice and its autotuning.
+    pub(crate) send_buffer_bytes: Option<usize>,
+    pub(crate) receive_buffer_bytes: Option<usize>,
+    pub(crate) backlog: i32,
+}
+
+/// Open connections, all and by address.
+#[derive(Debug, Default)]
+pub(crate) struct Admission {
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    all: usize,
+    by_ip: HashMap<IpAddr, usize>,
+}
+
+/// A connection's place in the count; given back when dropped.
+#[derive(Debug)]
+struct Admitted {
+    admission: Arc<Admission>,
+    ip: IpAddr,
+}
+
+impl Admission {
+    fn admit(self: &Arc<Self>, ip: IpAddr, limits: &Limits) -> Option<Admitted> {
+        let mut open = self.open.lock();
+        let of_ip = open.by_ip.get(&ip).copied().unwrap_or_default();
+        if open.all >= limits.connections_max || of_ip >= limits.connections_per_ip_max {
+            return None;
+        }
+        open.all += 1;
+        open.by_ip.insert(ip, of_ip + 1);
+        Some(Admitted { admission: Arc::clone(self), ip })
+    }
+
+    pub(crate) fn open(&self) -> usize {
+        self.open.lock().all
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let mut open = self.admission.open.lock();
+        open.all -= 1;
+        if let Some(of_ip) = open.by_ip.get_mut(&self.ip) {
+            *of_ip -= 1;
+            if *of_ip == 0 {
+                open.by_ip.remove(&self.ip);
+            }
+        }
+    }
+}
+
+pub(crate) fn bind(address: SocketAddr, limits: &Limits) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    // Set before listening: the window scale of a connection is settled in its handshake.
+    if let Some(bytes) = limits.receive_buffer_bytes {
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(limits.backlog)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Serves until shutdown, then waits for the connections to write their last answers.
+pub(crate) async fn serve(broker: Arc<Broker>, listener: TcpListener, name: Arc<str>) {
+    let connections = TaskTracker::new();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = broker.shutdown.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        let Some(admitted) = broker.admission.admit(address.ip(), &broker.limits) else {
+            tracing::warn!(client = %address.ip(), "connection refused: max.connections or max.connections.per.ip reached");
+            continue;
+        };
+        if let Err(error) = configure(&stream, &broker.limits) {
+            tracing::debug!(client = %address.ip(), %error, "connection lost before it was configured");
+            continue;
+        }
+        broker.metrics.connections_total.inc();
+        let connection = Connection::new(Arc::clone(&broker), stream, address, Arc::clone(&name));
+        connections.spawn(async move {
+            let _admitted = admitted;
+            connection.serve().await;
+        });
+    }
+    drop(listener);
+    connections.close();
+    connections.wait().await;
+}
+
+fn configure(stream: &TcpStream, limits: &Limits) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&TcpKeepalive::new())?;
+    socket.set_keepalive(true)?;
+    if let Some(bytes) = limits.send_buffer_bytes {
+        socket.set_send_buffer_size(bytes)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(connections_max: usize, connections_per_ip_max: usize) -> Limits {
+        Limits {
+            request_max_bytes: 1,
+            connections_max,
+            connections_per_ip_max,
+            idle_max: Duration::from_secs(1),
+            send_buffer_bytes: None,
+            receive_buffer_bytes: None,
+            backlog: 1,
+        }
+    }
+
+    #[test]
+    fn no_more_than_the_limit_of_one_address_and_of_all_are_admitted() {
+        let admission = Arc::new(Admission::default());
+        let [a, b] = [IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2])];
+        let limits = limits(3, 2);
+        let first = admission.admit(a, &limits).unwrap();
+        let _second = admission.admit(a, &limits).unwrap();
+        assert!(admission.admit(a, &limits).is_none(), "a third of the same address");
+        let _other = admission.admit(b, &limits).unwrap();
+        assert!(admission.admit(b, &limits).is_none(), "a fourth in all");
+        drop(first);
+        assert_eq!(admission.open(), 2);
+        assert!(admission.admit(a, &limits).is_some(), "a place given back is free again");
+    }
+}

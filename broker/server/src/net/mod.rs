@@ -1,0 +1,10 @@
+//! Sockets: accepting, cutting frames, keeping answers in request order, writing answers without copying what is in files.
+//!
+//! What must hold: whatever bytes a client sends, at most its own connection ends; the bytes of requests in flight are
+//! bounded over all connections; answers leave a connection in the order of its requests. Nothing here knows an API.
+
+pub(crate) mod budget;
+pub(crate) mod connection;
+pub(crate) mod frame;
+pub(crate) mod listener;
+pub(crate) mod send;
