@@ -143,10 +143,6 @@ fn require_static(path: &Path, binary: &[u8]) -> Result<()> {
 
 fn pack(image: &Image, binary: Vec<u8>) -> Result<Vec<u8>> {
     let root = [
-        Entry::folder("etc", 0o755, 0),
-        // Names of services come from DNS; without this file a static resolver asks for plugins that are not there.
-        Entry::file("etc/nsswitch.conf", 0o644, b"hosts: files dns\n".to_vec()),
-        Entry::file("etc/passwd", 0o644, format!("forebay:x:{USER_ID}:{USER_ID}::/:/nonexistent\n").into_bytes()),
         Entry::file(image.program, 0o755, binary),
         Entry::folder("tmp", 0o1777, 0),
         Entry::folder("var", 0o755, 0),
