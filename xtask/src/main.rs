@@ -1,5 +1,6 @@
 //! The project's own tasks: `cargo xtask --help`. One file per task, named by it; each has its `Args` and a `run`.
 
+mod chart;
 mod check;
 mod generate;
 mod image;
@@ -16,6 +17,8 @@ enum Task {
     Check(check::Args),
     /// What is written by a program and committed; `--check` proves it fresh.
     Generate(generate::Args),
+    /// The chart: lint, golden renders, refusals.
+    Chart(chart::Args),
     /// The container images, as docker archives in target/images, without a daemon or a base image.
     Image(image::Args),
     /// Every test there is, from unit tests to a real Kubernetes cluster; installs what it needs.
@@ -26,6 +29,7 @@ fn main() -> anyhow::Result<()> {
     match Task::parse() {
         Task::Check(args) => check::run(&args),
         Task::Generate(args) => generate::run(&args),
+        Task::Chart(args) => chart::run(&args),
         Task::Image(args) => image::run(&args),
         Task::Test(args) => test::run(&args),
     }
