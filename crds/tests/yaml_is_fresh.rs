@@ -4,7 +4,7 @@ use std::path::Path;
 
 fn folders() -> Vec<std::path::PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let chart = here.join("../charts/forebay/crds");
+    let chart = here.join("../charts/forebay/files/crds");
     let mut folders = vec![here.join("yaml")];
     folders.extend(chart.is_dir().then_some(chart));
     folders
