@@ -1,1 +1,3 @@
 //! Decisions only: metadata records to image, groups, producers; no clock, no I/O.
+
+pub mod metadata;

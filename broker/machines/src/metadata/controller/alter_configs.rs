@@ -1,0 +1,153 @@
+//! Settings change: set, delete, append to and subtract from lists. A resource's changes happen together or not at all, and what
+//! they come to is judged as a whole.
+
+use forebay_broker_wire::types::BrokerId;
+
+use super::{ConfigRules, Draft};
+use crate::metadata::{ConfigRecord, ConfigResource, MetadataImage, Record, Settings};
+
+/// Changes to one resource's settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigChange {
+    /// Whose.
+    pub resource: ConfigResource,
+    /// By setting name.
+    pub operations: Vec<(String, ConfigOperation)>,
+    /// Settings that no operation names are deleted.
+    pub replace_all: bool,
+}
+
+/// What happens to one setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfigOperation {
+    /// It gets this value.
+    Set(String),
+    /// It has no value of its own any more.
+    Delete,
+    /// A list gets these items, if it has not got them.
+    Append(String),
+    /// A list loses these items.
+    Subtract(String),
+}
+
+/// Why settings cannot change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AlterConfigsError {
+    /// No such topic.
+    #[error("topic '{topic}' does not exist")]
+    UnknownTopic {
+        /// As given.
+        topic: String,
+    },
+    /// No such broker.
+    #[error("broker {broker_id} is not registered")]
+    UnknownBroker {
+        /// As given.
+        broker_id: i32,
+    },
+    /// A setting or a resource is named more than once.
+    #[error("{what} is in the request twice: must be there once")]
+    Twice {
+        /// Which.
+        what: String,
+    },
+    /// The result cannot be.
+    #[error("{fault}")]
+    InvalidConfig {
+        /// In words.
+        fault: String,
+    },
+}
+
+pub(super) fn decide(
+    draft: &mut Draft,
+    changes: &[ConfigChange],
+    rules: &ConfigRules<'_>,
+) -> Vec<Result<(), AlterConfigsError>> {
+    let mut results = Vec::with_capacity(changes.len());
+    for change in changes {
+        let twice = changes.iter().filter(|other| other.resource == change.resource).count() > 1;
+        results.push(match twice {
+            true => Err(AlterConfigsError::Twice { what: format!("{:?}", change.resource) }),
+            false => alter(draft, change, rules),
+        });
+    }
+    results
+}
+
+fn alter(draft: &mut Draft, change: &ConfigChange, rules: &ConfigRules<'_>) -> Result<(), AlterConfigsError> {
+    let before = own_settings(&draft.image, &change.resource)?;
+    let mut after = if change.replace_all { Settings::new() } else { before.clone() };
+    for (index, (name, operation)) in change.operations.iter().enumerate() {
+        if change.operations[..index].iter().any(|(other, _)| other == name) {
+            return Err(AlterConfigsError::Twice { what: name.clone() });
+        }
+        apply(&mut after, &change.resource, name, operation, rules)?;
+    }
+    (rules.check)(&change.resource, &after).map_err(|fault| AlterConfigsError::InvalidConfig { fault })?;
+    let record = |name: &str, value: Option<&String>| {
+        Record::Config(ConfigRecord { resource: change.resource.clone(), name: name.to_owned(), value: value.cloned() })
+    };
+    for name in before.keys().filter(|name| !after.contains_key(*name)) {
+        draft.push(record(name, None));
+    }
+    for (name, value) in after.iter().filter(|(name, value)| before.get(*name) != Some(value)) {
+        draft.push(record(name, Some(value)));
+    }
+    Ok(())
+}
+
+fn own_settings(image: &MetadataImage, resource: &ConfigResource) -> Result<Settings, AlterConfigsError> {
+    match resource {
+        ConfigResource::Topic(name) => match image.topic(name) {
+            Some(topic) => Ok(Settings::clone(&topic.config)),
+            None => Err(AlterConfigsError::UnknownTopic { topic: name.clone() }),
+        },
+        ConfigResource::Broker(id) => match image.broker(BrokerId(*id)) {
+            Some(broker) => Ok(Settings::clone(&image.broker_config(broker.id))),
+            None => Err(AlterConfigsError::UnknownBroker { broker_id: *id }),
+        },
+        ConfigResource::Cluster => Ok(Settings::clone(image.cluster_config())),
+    }
+}
+
+fn apply(
+    settings: &mut Settings,
+    resource: &ConfigResource,
+    name: &str,
+    operation: &ConfigOperation,
+    rules: &ConfigRules<'_>,
+) -> Result<(), AlterConfigsError> {
+    let (items, append) = match operation {
+        ConfigOperation::Set(value) => {
+            settings.insert(name.to_owned(), value.clone());
+            return Ok(());
+        }
+        ConfigOperation::Delete => {
+            settings.remove(name);
+            return Ok(());
+        }
+        ConfigOperation::Append(items) => (items, true),
+        ConfigOperation::Subtract(items) => (items, false),
+    };
+    let in_force = (rules.list)(resource, name).ok_or_else(|| AlterConfigsError::InvalidConfig {
+        fault: format!("{name}: only a list can be appended to or subtracted from"),
+    })?;
+    let present = settings.get(name).cloned().unwrap_or(in_force);
+    let mut list: Vec<&str> = split(&present).collect();
+    if append {
+        for item in split(items) {
+            if !list.contains(&item) {
+                list.push(item);
+            }
+        }
+    } else {
+        list.retain(|item| !split(items).any(|other| other == *item));
+    }
+    settings.insert(name.to_owned(), list.join(","));
+    Ok(())
+}
+
+fn split(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|item| !item.is_empty())
+}

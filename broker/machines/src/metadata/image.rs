@@ -1,0 +1,370 @@
+//! The image: everything the records say, at one moment. It never changes; the next one shares with it whatever stayed the same.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use forebay_broker_wire::types::{BrokerId, LeaderEpoch, PartitionIndex, Uuid};
+
+use super::records::{BrokerRecord, ConfigRecord, ConfigResource, PartitionRecord, Record, TopicRecord};
+use super::{Endpoint, Settings};
+
+/// The metadata at one moment. Cloning costs a few reference counts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MetadataImage {
+    version: i64,
+    cluster_id: Option<Arc<str>>,
+    brokers: Arc<BTreeMap<BrokerId, BrokerImage>>,
+    topics_by_name: Arc<BTreeMap<Arc<str>, Arc<TopicImage>>>,
+    topics_by_id: Arc<BTreeMap<Uuid, Arc<TopicImage>>>,
+    broker_configs: Arc<BTreeMap<BrokerId, Arc<Settings>>>,
+    cluster_config: Arc<Settings>,
+    next_producer_id: i64,
+}
+
+/// A broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokerImage {
+    /// `node.id`.
+    pub id: BrokerId,
+    /// Grows with each registration.
+    pub epoch: i64,
+    /// `broker.rack`.
+    pub rack: Option<String>,
+    /// Where it is reached, by listener.
+    pub endpoints: Vec<Endpoint>,
+    /// The ids of its log dirs.
+    pub directories: Vec<Uuid>,
+}
+
+/// A topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicImage {
+    /// Never used again.
+    pub id: Uuid,
+    /// The name.
+    pub name: Arc<str>,
+    /// By index, without gaps.
+    pub partitions: Vec<PartitionImage>,
+    /// Settings of its own.
+    pub config: Arc<Settings>,
+}
+
+/// A partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionImage {
+    /// Its place in the topic.
+    pub index: PartitionIndex,
+    /// The preferred leader first.
+    pub replicas: Vec<BrokerId>,
+    /// Those in sync.
+    pub in_sync_replicas: Vec<BrokerId>,
+    /// None while there is none.
+    pub leader: Option<BrokerId>,
+    /// Grows with each leader.
+    pub leader_epoch: LeaderEpoch,
+    /// Grows with each change.
+    pub partition_epoch: i32,
+}
+
+/// A record that does not fit what went before: the log is not whole, and is not used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// A topic that does not exist.
+    #[error("metadata record {record} names a topic that does not exist")]
+    NoTopic {
+        /// The record.
+        record: String,
+    },
+    /// A topic that exists.
+    #[error("metadata record {record} makes a topic whose name or id exists")]
+    TopicExists {
+        /// The record.
+        record: String,
+    },
+    /// A partition out of turn.
+    #[error("metadata record {record} comes when the topic has {partitions} partitions")]
+    OutOfTurn {
+        /// The record.
+        record: String,
+        /// Those before it.
+        partitions: usize,
+    },
+    /// Another cluster.
+    #[error("metadata record names cluster {given}, but the log belongs to cluster {own}")]
+    OtherCluster {
+        /// The record's.
+        given: String,
+        /// The log's.
+        own: String,
+    },
+}
+
+impl MetadataImage {
+    /// Grows by one with each record.
+    #[must_use]
+    pub fn version(&self) -> i64 {
+        self.version
+    }
+
+    /// None until the cluster has been named.
+    #[must_use]
+    pub fn cluster_id(&self) -> Option<&Arc<str>> {
+        self.cluster_id.as_ref()
+    }
+
+    /// All brokers, by id.
+    pub fn brokers(&self) -> impl ExactSizeIterator<Item = &BrokerImage> {
+        self.brokers.values()
+    }
+
+    /// A broker.
+    #[must_use]
+    pub fn broker(&self, id: BrokerId) -> Option<&BrokerImage> {
+        self.brokers.get(&id)
+    }
+
+    /// All topics, by name.
+    pub fn topics(&self) -> impl ExactSizeIterator<Item = &Arc<TopicImage>> {
+        self.topics_by_name.values()
+    }
+
+    /// The topics from a name on.
+    pub fn topics_from<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Arc<TopicImage>> {
+        self.topics_by_name
+            .range::<str, _>((std::ops::Bound::Included(name), std::ops::Bound::Unbounded))
+            .map(|(_, topic)| topic)
+    }
+
+    /// A topic by name.
+    #[must_use]
+    pub fn topic(&self, name: &str) -> Option<&Arc<TopicImage>> {
+        self.topics_by_name.get(name)
+    }
+
+    /// A topic by id.
+    #[must_use]
+    pub fn topic_by_id(&self, id: Uuid) -> Option<&Arc<TopicImage>> {
+        self.topics_by_id.get(&id)
+    }
+
+    /// Settings made dynamically on one broker.
+    #[must_use]
+    pub fn broker_config(&self, id: BrokerId) -> Arc<Settings> {
+        self.broker_configs.get(&id).cloned().unwrap_or_default()
+    }
+
+    /// Settings made dynamically for all brokers.
+    #[must_use]
+    pub fn cluster_config(&self) -> &Arc<Settings> {
+        &self.cluster_config
+    }
+
+    /// The brokers that have settings of their own.
+    pub fn configured_brokers(&self) -> impl Iterator<Item = BrokerId> {
+        self.broker_configs.keys().copied()
+    }
+
+    /// The first producer id that has not been given out.
+    #[must_use]
+    pub fn next_producer_id(&self) -> i64 {
+        self.next_producer_id
+    }
+
+    /// All partitions of all topics.
+    #[must_use]
+    pub fn partition_count(&self) -> usize {
+        self.topics_by_name.values().map(|topic| topic.partitions.len()).sum()
+    }
+
+    /// Takes in one record.
+    ///
+    /// # Errors
+    /// The record does not fit the image; the image is then of no use.
+    pub fn apply(&mut self, record: &Record) -> Result<(), ReplayError> {
+        match record {
+            Record::Snapshot { version } => {
+                *self = Self { version: *version, ..Self::default() };
+                return Ok(());
+            }
+            Record::Cluster { cluster_id } => self.apply_cluster(cluster_id)?,
+            Record::Broker(broker) => self.apply_broker(broker),
+            Record::Topic(topic) => self.apply_topic(topic)?,
+            Record::TopicRemoved { topic_id } => self.apply_topic_removed(*topic_id)?,
+            Record::Partition(partition) => self.apply_partition(partition)?,
+            Record::Config(config) => self.apply_config(config)?,
+            Record::ProducerIds { next_producer_id } => self.next_producer_id = *next_producer_id,
+        }
+        self.version += 1;
+        Ok(())
+    }
+
+    fn apply_cluster(&mut self, given: &str) -> Result<(), ReplayError> {
+        match &self.cluster_id {
+            Some(own) if &**own != given => {
+                Err(ReplayError::OtherCluster { given: given.to_owned(), own: own.to_string() })
+            }
+            _ => {
+                self.cluster_id = Some(given.into());
+                Ok(())
+            }
+        }
+    }
+
+    fn apply_broker(&mut self, record: &BrokerRecord) {
+        let broker = BrokerImage {
+            id: BrokerId(record.broker_id),
+            epoch: record.broker_epoch,
+            rack: record.rack.clone(),
+            endpoints: record.endpoints.clone(),
+            directories: record.directories.clone(),
+        };
+        Arc::make_mut(&mut self.brokers).insert(broker.id, broker);
+    }
+
+    fn apply_topic(&mut self, record: &TopicRecord) -> Result<(), ReplayError> {
+        if self.topic(&record.name).is_some() || self.topic_by_id(record.topic_id).is_some() {
+            return Err(ReplayError::TopicExists { record: format!("{record:?}") });
+        }
+        self.put_topic(TopicImage {
+            id: record.topic_id,
+            name: record.name.as_str().into(),
+            partitions: Vec::new(),
+            config: Arc::default(),
+        });
+        Ok(())
+    }
+
+    fn apply_topic_removed(&mut self, id: Uuid) -> Result<(), ReplayError> {
+        let topic = Arc::make_mut(&mut self.topics_by_id)
+            .remove(&id)
+            .ok_or_else(|| ReplayError::NoTopic { record: format!("topicRemoved {id}") })?;
+        Arc::make_mut(&mut self.topics_by_name).remove(&topic.name);
+        Ok(())
+    }
+
+    fn apply_partition(&mut self, record: &PartitionRecord) -> Result<(), ReplayError> {
+        let topic =
+            self.topic_by_id(record.topic_id).ok_or_else(|| ReplayError::NoTopic { record: format!("{record:?}") })?;
+        let mut topic = TopicImage::clone(topic);
+        let partition = PartitionImage::from_record(record);
+        match usize::try_from(record.partition) {
+            Ok(index) if index < topic.partitions.len() => topic.partitions[index] = partition,
+            Ok(index) if index == topic.partitions.len() => topic.partitions.push(partition),
+            _ => {
+                return Err(ReplayError::OutOfTurn {
+                    record: format!("{record:?}"),
+                    partitions: topic.partitions.len(),
+                });
+            }
+        }
+        self.put_topic(topic);
+        Ok(())
+    }
+
+    fn apply_config(&mut self, record: &ConfigRecord) -> Result<(), ReplayError> {
+        let change = |settings: &mut Arc<Settings>| {
+            let settings = Arc::make_mut(settings);
+            match &record.value {
+                Some(value) => settings.insert(record.name.clone(), value.clone()),
+                None => settings.remove(&record.name),
+            };
+        };
+        match &record.resource {
+            ConfigResource::Cluster => change(&mut self.cluster_config),
+            ConfigResource::Broker(id) => {
+                let configs = Arc::make_mut(&mut self.broker_configs);
+                let settings = configs.entry(BrokerId(*id)).or_default();
+                change(settings);
+                if settings.is_empty() {
+                    configs.remove(&BrokerId(*id));
+                }
+            }
+            ConfigResource::Topic(name) => {
+                let topic = self.topic(name).ok_or_else(|| ReplayError::NoTopic { record: format!("{record:?}") })?;
+                let mut topic = TopicImage::clone(topic);
+                change(&mut topic.config);
+                self.put_topic(topic);
+            }
+        }
+        Ok(())
+    }
+
+    fn put_topic(&mut self, topic: TopicImage) {
+        let topic = Arc::new(topic);
+        Arc::make_mut(&mut self.topics_by_id).insert(topic.id, Arc::clone(&topic));
+        Arc::make_mut(&mut self.topics_by_name).insert(Arc::clone(&topic.name), topic);
+    }
+
+    /// The fewest records that give this image; what a log that has grown long is replaced by.
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<Record> {
+        let mut body = Vec::new();
+        body.extend(self.cluster_id.iter().map(|id| Record::Cluster { cluster_id: id.to_string() }));
+        body.extend(self.brokers.values().map(|broker| Record::Broker(broker.to_record())));
+        body.extend(config_records(&ConfigResource::Cluster, &self.cluster_config));
+        for (id, settings) in self.broker_configs.iter() {
+            body.extend(config_records(&ConfigResource::Broker(id.0), settings));
+        }
+        for topic in self.topics_by_name.values() {
+            body.push(Record::Topic(TopicRecord { topic_id: topic.id, name: topic.name.to_string() }));
+            body.extend(topic.partitions.iter().map(|partition| Record::Partition(partition.to_record(topic.id))));
+            body.extend(config_records(&ConfigResource::Topic(topic.name.to_string()), &topic.config));
+        }
+        body.push(Record::ProducerIds { next_producer_id: self.next_producer_id });
+        let before = self.version - i64::try_from(body.len()).unwrap_or(i64::MAX);
+        let mut records = vec![Record::Snapshot { version: before }];
+        records.append(&mut body);
+        records
+    }
+}
+
+fn config_records<'a>(resource: &'a ConfigResource, settings: &'a Settings) -> impl Iterator<Item = Record> + 'a {
+    settings.iter().map(|(name, value)| {
+        Record::Config(ConfigRecord { resource: resource.clone(), name: name.clone(), value: Some(value.clone()) })
+    })
+}
+
+impl TopicImage {
+    /// A partition by index.
+    #[must_use]
+    pub fn partition(&self, index: PartitionIndex) -> Option<&PartitionImage> {
+        usize::try_from(index.0).ok().and_then(|index| self.partitions.get(index))
+    }
+}
+
+impl BrokerImage {
+    fn to_record(&self) -> BrokerRecord {
+        BrokerRecord {
+            broker_id: self.id.0,
+            broker_epoch: self.epoch,
+            rack: self.rack.clone(),
+            endpoints: self.endpoints.clone(),
+            directories: self.directories.clone(),
+        }
+    }
+}
+
+impl PartitionImage {
+    fn from_record(record: &PartitionRecord) -> Self {
+        Self {
+            index: PartitionIndex(record.partition),
+            replicas: record.replicas.iter().copied().map(BrokerId).collect(),
+            in_sync_replicas: record.in_sync_replicas.iter().copied().map(BrokerId).collect(),
+            leader: (record.leader >= 0).then_some(BrokerId(record.leader)),
+            leader_epoch: LeaderEpoch(record.leader_epoch),
+            partition_epoch: record.partition_epoch,
+        }
+    }
+
+    fn to_record(&self, topic_id: Uuid) -> PartitionRecord {
+        PartitionRecord {
+            topic_id,
+            partition: self.index.0,
+            replicas: self.replicas.iter().map(|id| id.0).collect(),
+            in_sync_replicas: self.in_sync_replicas.iter().map(|id| id.0).collect(),
+            leader: self.leader.map_or(-1, |id| id.0),
+            leader_epoch: self.leader_epoch.0,
+            partition_epoch: self.partition_epoch,
+        }
+    }
+}

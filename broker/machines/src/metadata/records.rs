@@ -1,0 +1,257 @@
+//! The metadata records as they are on disk: JSON values of ordinary record batches, each with a version and a type.
+//!
+//! This is a disk format. A record of a version or type that is not known is refused, never skipped: half a picture of the cluster
+//! is worse than none. A field may be added with a default; any other change needs the next version.
+
+use forebay_broker_wire::types::Uuid;
+use serde::{Deserialize, Serialize};
+
+/// The version written, and the newest read.
+const VERSION: u16 = 1;
+
+/// One change to the metadata.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+pub enum Record {
+    /// A snapshot begins: what went before is forgotten, and the version is `version` before the records that follow.
+    Snapshot {
+        /// The image's version before the snapshot's own records.
+        version: i64,
+    },
+    /// The cluster has this id.
+    Cluster {
+        /// 22 characters of url-safe base64.
+        cluster_id: String,
+    },
+    /// A broker is, and is reached so.
+    Broker(BrokerRecord),
+    /// A topic is; its partitions follow.
+    Topic(TopicRecord),
+    /// A topic and its partitions are no more.
+    TopicRemoved {
+        /// The topic.
+        #[serde(with = "uuid_text")]
+        topic_id: Uuid,
+    },
+    /// A partition is, or has changed.
+    Partition(PartitionRecord),
+    /// A setting has this value, or none of its own any more.
+    Config(ConfigRecord),
+    /// Producer ids below this one have been given out.
+    ProducerIds {
+        /// The first id of the next block.
+        next_producer_id: i64,
+    },
+}
+
+/// A broker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BrokerRecord {
+    /// `node.id`.
+    pub broker_id: i32,
+    /// Grows with each registration.
+    pub broker_epoch: i64,
+    /// `broker.rack`.
+    pub rack: Option<String>,
+    /// Where it is reached, by listener.
+    pub endpoints: Vec<Endpoint>,
+    /// The ids of its log dirs.
+    #[serde(with = "uuid_list_text")]
+    pub directories: Vec<Uuid>,
+}
+
+/// Where a broker is reached on one listener.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Endpoint {
+    /// The listener's name.
+    pub listener: String,
+    /// The advertised host.
+    pub host: String,
+    /// The advertised port.
+    pub port: u16,
+}
+
+/// A topic.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TopicRecord {
+    /// Never used again, even for a topic of the same name.
+    #[serde(with = "uuid_text")]
+    pub topic_id: Uuid,
+    /// The name.
+    pub name: String,
+}
+
+/// A partition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PartitionRecord {
+    /// The topic.
+    #[serde(with = "uuid_text")]
+    pub topic_id: Uuid,
+    /// From 0, without gaps.
+    pub partition: i32,
+    /// The preferred leader first.
+    pub replicas: Vec<i32>,
+    /// Those in sync.
+    pub in_sync_replicas: Vec<i32>,
+    /// The leader; -1 while there is none.
+    pub leader: i32,
+    /// Grows with each leader.
+    pub leader_epoch: i32,
+    /// Grows with each change.
+    pub partition_epoch: i32,
+}
+
+/// A setting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ConfigRecord {
+    /// Whose.
+    pub resource: ConfigResource,
+    /// Kafka's name of the setting.
+    pub name: String,
+    /// None: the next weaker layer counts again.
+    pub value: Option<String>,
+}
+
+/// Whose a setting is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ConfigResource {
+    /// A topic's, by name.
+    Topic(String),
+    /// A broker's, by id.
+    Broker(i32),
+    /// All brokers'.
+    Cluster,
+}
+
+/// Why a stored record cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// Written by a newer program.
+    #[error("metadata record of version {version}: this program reads versions up to {VERSION}; start a newer one")]
+    Version {
+        /// The record's.
+        version: u16,
+    },
+    /// Not a record of ours.
+    #[error("metadata record '{text}': {source}")]
+    Form {
+        /// Its beginning.
+        text: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// A record that could not be written.
+    #[error("metadata record {record}: {source}")]
+    Encode {
+        /// Its type.
+        record: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: u16,
+}
+
+/// The record as bytes for the disk.
+///
+/// # Errors
+/// The record has no JSON form.
+pub fn encode_record(record: &Record) -> Result<Vec<u8>, RecordError> {
+    let failed = |source| RecordError::Encode { record: format!("{record:?}"), source };
+    let mut object = serde_json::to_value(record).map_err(failed)?;
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert("version".to_owned(), VERSION.into());
+    }
+    serde_json::to_vec(&object).map_err(failed)
+}
+
+/// The record that bytes from the disk hold.
+///
+/// # Errors
+/// The bytes are not a record, or one of a newer program.
+pub fn decode_record(bytes: &[u8]) -> Result<Record, RecordError> {
+    let failed = |source| RecordError::Form {
+        text: String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).into_owned(),
+        source,
+    };
+    let mut object: serde_json::Value = serde_json::from_slice(bytes).map_err(failed)?;
+    let Version { version } = Version::deserialize(&object).map_err(failed)?;
+    if version > VERSION {
+        return Err(RecordError::Version { version });
+    }
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("version");
+    }
+    serde_json::from_value(object).map_err(failed)
+}
+
+mod uuid_text {
+    use forebay_broker_wire::types::Uuid;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(id: &Uuid, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(id)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Uuid, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(|_| D::Error::custom(format!("'{text}': must be an id of 22 characters")))
+    }
+}
+
+mod uuid_list_text {
+    use forebay_broker_wire::types::Uuid;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(ids: &[Uuid], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(ids.iter().map(Uuid::to_string))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Uuid>, D::Error> {
+        let texts = Vec::<String>::deserialize(deserializer)?;
+        let parse = |text: String| {
+            text.parse().map_err(|_| D::Error::custom(format!("'{text}': must be an id of 22 characters")))
+        };
+        texts.into_iter().map(parse).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_on_disk_can_be_read_by_people() {
+        let record = Record::Topic(TopicRecord { topic_id: Uuid([1; 16]), name: "orders".to_owned() });
+        let text = String::from_utf8(encode_record(&record).unwrap()).unwrap();
+        assert_eq!(text, r#"{"name":"orders","topicId":"AQEBAQEBAQEBAQEBAQEBAQ","type":"topic","version":1}"#);
+    }
+
+    #[test]
+    fn a_record_of_a_newer_program_is_refused_with_both_versions() {
+        let error = decode_record(br#"{"type":"shiny","version":2}"#).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "metadata record of version 2: this program reads versions up to 1; start a newer one"
+        );
+    }
+
+    #[test]
+    fn a_record_that_is_not_known_is_refused_rather_than_skipped() {
+        assert!(decode_record(br#"{"type":"shiny","version":1}"#).is_err());
+        assert!(
+            decode_record(br#"{"type":"topicRemoved","topicId":"AQEBAQEBAQEBAQEBAQEBAQ","more":1,"version":1}"#)
+                .is_err()
+        );
+        assert!(decode_record(b"not json").is_err());
+    }
+}
