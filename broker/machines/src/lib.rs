@@ -1,3 +1,4 @@
 //! Decisions only: metadata records to image, groups, producers; no clock, no I/O.
 
+pub mod groups;
 pub mod metadata;
