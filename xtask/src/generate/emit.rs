@@ -250,10 +250,10 @@ impl<'a> Emitter<'a> {
         let all = format!("{prologue}{flex_line}{body}");
         let mut signature = signature.to_owned();
         let code: String = all.split('"').step_by(2).collect(); // without the string literals
-        if !code.contains("version") {
+        if !has_word(&code, "version") {
             signature = signature.replace("version: i16", "_version: i16");
         }
-        if !all.contains(&format!("{coder}.")) && !all.contains(&format!("({coder}")) {
+        if !has_word(&code, coder) {
             signature = signature.replace(&format!("{coder}: &mut"), &format!("_{coder}: &mut"));
         }
         writeln!(out, "{signature} {{\n{all}}}\n")?;
@@ -312,7 +312,7 @@ impl<'a> Emitter<'a> {
             let guard =
                 self.condition(member.versions, self.flexible).map_or(String::new(), |text| format!(" if {text}"));
             let tag = member.tag.unwrap_or_default();
-            writeln!(arms, "{tag}{guard} => this.{} = {},", member.ident, self.read_nullable(member))?;
+            writeln!(arms, "{tag}{guard} => {{ this.{} = {}; }}", member.ident, self.read_nullable(member))?;
         }
         Ok(format!("d.tagged(\"{name}\", |tag, d| {{ match tag {{ {arms} _ => return Ok(false), }} Ok(true) }})?;"))
     }
@@ -443,7 +443,7 @@ impl<'a> Emitter<'a> {
         for (tag, member) in &tagged {
             let condition =
                 self.condition(member.versions, self.flexible).map_or(String::new(), |text| format!("{text} && "));
-            writeln!(out, "let tag_{tag} = {condition}!({});", self.is_default(member)?)?;
+            writeln!(out, "let tag_{tag} = {condition}{};", negated(&self.is_default(member)?))?;
         }
         let count = tagged.iter().map(|(tag, _)| format!("u32::from(tag_{tag})")).collect::<Vec<_>>().join(" + ");
         writeln!(out, "e.uvarint({});", if count.is_empty() { "0" } else { &count })?;
@@ -500,6 +500,24 @@ impl<'a> Emitter<'a> {
         };
         format!("e.{method}(flex, \"{path}\", {value}, |e, v| {body})?;")
     }
+}
+
+/// The opposite of a condition that [`Emitter::is_default`] gives.
+fn negated(condition: &str) -> String {
+    if let Some(value) = condition.strip_prefix('!') {
+        value.to_owned()
+    } else if let Some(value) = condition.strip_suffix(".is_none()") {
+        format!("{value}.is_some()")
+    } else if condition.contains(" == ") {
+        condition.replace(" == ", " != ")
+    } else {
+        format!("!{condition}")
+    }
+}
+
+/// Whether `word` is in the code as a word of its own.
+fn has_word(code: &str, word: &str) -> bool {
+    code.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').any(|found| found == word)
 }
 
 fn codec_name(kind: &Type) -> &'static str {

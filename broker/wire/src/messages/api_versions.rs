@@ -129,15 +129,19 @@ impl Message for ApiVersionsResponse {
                     0 => {
                         this.supported_features = d.array(flex, "ApiVersionsResponse.supported_features", 1, |d| {
                             SupportedFeatureKey::decode(d, version)
-                        })?
+                        })?;
                     }
-                    1 => this.finalized_features_epoch = d.i64("ApiVersionsResponse.finalized_features_epoch")?,
+                    1 => {
+                        this.finalized_features_epoch = d.i64("ApiVersionsResponse.finalized_features_epoch")?;
+                    }
                     2 => {
                         this.finalized_features = d.array(flex, "ApiVersionsResponse.finalized_features", 1, |d| {
                             FinalizedFeatureKey::decode(d, version)
-                        })?
+                        })?;
                     }
-                    3 => this.zk_migration_ready = d.bool("ApiVersionsResponse.zk_migration_ready")?,
+                    3 => {
+                        this.zk_migration_ready = d.bool("ApiVersionsResponse.zk_migration_ready")?;
+                    }
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -155,10 +159,10 @@ impl Message for ApiVersionsResponse {
             e.i32(self.throttle_time_ms);
         }
         if flex {
-            let tag_0 = !(self.supported_features.is_empty());
-            let tag_1 = !(self.finalized_features_epoch == -1);
-            let tag_2 = !(self.finalized_features.is_empty());
-            let tag_3 = !(!self.zk_migration_ready);
+            let tag_0 = !self.supported_features.is_empty();
+            let tag_1 = self.finalized_features_epoch != -1;
+            let tag_2 = !self.finalized_features.is_empty();
+            let tag_3 = self.zk_migration_ready;
             e.uvarint(u32::from(tag_0) + u32::from(tag_1) + u32::from(tag_2) + u32::from(tag_3));
             if tag_0 {
                 e.tagged(0, |e| {

@@ -226,7 +226,7 @@ impl Message for BeginQuorumEpochResponse {
                     0 => {
                         this.node_endpoints = d.array(flex, "BeginQuorumEpochResponse.node_endpoints", 1, |d| {
                             NodeEndpoint::decode(d, version)
-                        })?
+                        })?;
                     }
                     _ => return Ok(false),
                 }
@@ -247,7 +247,7 @@ impl Message for BeginQuorumEpochResponse {
             version,
         )?;
         if flex {
-            let tag_0 = !(self.node_endpoints.is_empty());
+            let tag_0 = !self.node_endpoints.is_empty();
             e.uvarint(u32::from(tag_0));
             if tag_0 {
                 e.tagged(0, |e| {

@@ -53,13 +53,13 @@ impl Message for BrokerHeartbeatRequest {
                     0 if version >= 1 => {
                         this.offline_log_dirs = d.array(true, "BrokerHeartbeatRequest.offline_log_dirs", 16, |d| {
                             d.uuid("BrokerHeartbeatRequest.offline_log_dirs")
-                        })?
+                        })?;
                     }
                     1 if version >= 2 => {
                         this.cordoned_log_dirs =
                             d.array_opt(true, "BrokerHeartbeatRequest.cordoned_log_dirs", 16, |d| {
                                 d.uuid("BrokerHeartbeatRequest.cordoned_log_dirs")
-                            })?
+                            })?;
                     }
                     _ => return Ok(false),
                 }
@@ -86,8 +86,8 @@ impl Message for BrokerHeartbeatRequest {
             "BrokerHeartbeatRequest.cordoned_log_dirs",
             version,
         )?;
-        let tag_0 = version >= 1 && !(self.offline_log_dirs.is_empty());
-        let tag_1 = version >= 2 && !(self.cordoned_log_dirs.is_none());
+        let tag_0 = version >= 1 && !self.offline_log_dirs.is_empty();
+        let tag_1 = version >= 2 && self.cordoned_log_dirs.is_some();
         e.uvarint(u32::from(tag_0) + u32::from(tag_1));
         if tag_0 {
             e.tagged(0, |e| {

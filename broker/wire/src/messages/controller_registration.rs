@@ -54,7 +54,7 @@ pub struct Feature {
 
 impl Feature {
     /// Reads the struct as `version` has it.
-    pub fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
+    pub fn decode(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let this = Self {
             name: d.string(true, "Feature.name")?,
             min_supported_version: d.i16("Feature.min_supported_version")?,
@@ -67,7 +67,7 @@ impl Feature {
     }
 
     /// Writes the struct as `version` has it.
-    pub fn encode(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
+    pub fn encode(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.string(true, "Feature.name", &self.name)?;
         e.i16(self.min_supported_version);
         e.i16(self.max_supported_version);

@@ -339,7 +339,9 @@ impl CreatableTopicResult {
         if flex {
             d.tagged("CreatableTopicResult", |tag, d| {
                 match tag {
-                    0 => this.topic_config_error_code = d.i16("CreatableTopicResult.topic_config_error_code")?,
+                    0 => {
+                        this.topic_config_error_code = d.i16("CreatableTopicResult.topic_config_error_code")?;
+                    }
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -367,7 +369,7 @@ impl CreatableTopicResult {
             e.array_opt(flex, "CreatableTopicResult.configs", self.configs.as_deref(), |e, v| v.encode(e, version))?;
         }
         if flex {
-            let tag_0 = !(self.topic_config_error_code == 0);
+            let tag_0 = self.topic_config_error_code != 0;
             e.uvarint(u32::from(tag_0));
             if tag_0 {
                 e.tagged(0, |e| {

@@ -282,7 +282,7 @@ impl Message for EndQuorumEpochResponse {
                     0 => {
                         this.node_endpoints = d.array(flex, "EndQuorumEpochResponse.node_endpoints", 1, |d| {
                             NodeEndpoint::decode(d, version)
-                        })?
+                        })?;
                     }
                     _ => return Ok(false),
                 }
@@ -303,7 +303,7 @@ impl Message for EndQuorumEpochResponse {
             version,
         )?;
         if flex {
-            let tag_0 = !(self.node_endpoints.is_empty());
+            let tag_0 = !self.node_endpoints.is_empty();
             e.uvarint(u32::from(tag_0));
             if tag_0 {
                 e.tagged(0, |e| {

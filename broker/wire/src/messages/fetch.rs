@@ -75,8 +75,12 @@ impl Message for FetchRequest {
         if flex {
             d.tagged("FetchRequest", |tag, d| {
                 match tag {
-                    0 => this.cluster_id = d.string_opt(flex, "FetchRequest.cluster_id")?,
-                    1 if version >= 15 => this.replica_state = ReplicaState::decode(d, version)?,
+                    0 => {
+                        this.cluster_id = d.string_opt(flex, "FetchRequest.cluster_id")?;
+                    }
+                    1 if version >= 15 => {
+                        this.replica_state = ReplicaState::decode(d, version)?;
+                    }
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -124,8 +128,8 @@ impl Message for FetchRequest {
             version,
         )?;
         if flex {
-            let tag_0 = !(self.cluster_id.is_none());
-            let tag_1 = version >= 15 && !(self.replica_state == ReplicaState::default());
+            let tag_0 = self.cluster_id.is_some();
+            let tag_1 = version >= 15 && self.replica_state != ReplicaState::default();
             e.uvarint(u32::from(tag_0) + u32::from(tag_1));
             if tag_0 {
                 e.tagged(0, |e| {
@@ -194,8 +198,12 @@ impl FetchPartition {
         if flex {
             d.tagged("FetchPartition", |tag, d| {
                 match tag {
-                    0 if version >= 17 => this.replica_directory_id = d.uuid("FetchPartition.replica_directory_id")?,
-                    1 if version >= 18 => this.high_watermark = d.i64("FetchPartition.high_watermark")?,
+                    0 if version >= 17 => {
+                        this.replica_directory_id = d.uuid("FetchPartition.replica_directory_id")?;
+                    }
+                    1 if version >= 18 => {
+                        this.high_watermark = d.i64("FetchPartition.high_watermark")?;
+                    }
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -222,8 +230,8 @@ impl FetchPartition {
         }
         e.i32(self.partition_max_bytes);
         if flex {
-            let tag_0 = version >= 17 && !(self.replica_directory_id.is_zero());
-            let tag_1 = version >= 18 && !(self.high_watermark == i64::MAX);
+            let tag_0 = version >= 17 && !self.replica_directory_id.is_zero();
+            let tag_1 = version >= 18 && self.high_watermark != i64::MAX;
             e.uvarint(u32::from(tag_0) + u32::from(tag_1));
             if tag_0 {
                 e.tagged(0, |e| {
@@ -424,7 +432,7 @@ impl Message for FetchResponse {
                 match tag {
                     0 if version >= 16 => {
                         this.node_endpoints =
-                            d.array(flex, "FetchResponse.node_endpoints", 1, |d| NodeEndpoint::decode(d, version))?
+                            d.array(flex, "FetchResponse.node_endpoints", 1, |d| NodeEndpoint::decode(d, version))?;
                     }
                     _ => return Ok(false),
                 }
@@ -453,7 +461,7 @@ impl Message for FetchResponse {
             version,
         )?;
         if flex {
-            let tag_0 = version >= 16 && !(self.node_endpoints.is_empty());
+            let tag_0 = version >= 16 && !self.node_endpoints.is_empty();
             e.uvarint(u32::from(tag_0));
             if tag_0 {
                 e.tagged(0, |e| {
@@ -761,9 +769,15 @@ impl PartitionData {
         if flex {
             d.tagged("PartitionData", |tag, d| {
                 match tag {
-                    0 => this.diverging_epoch = EpochEndOffset::decode(d, version)?,
-                    1 => this.current_leader = LeaderIdAndEpoch::decode(d, version)?,
-                    2 => this.snapshot_id = SnapshotId::decode(d, version)?,
+                    0 => {
+                        this.diverging_epoch = EpochEndOffset::decode(d, version)?;
+                    }
+                    1 => {
+                        this.current_leader = LeaderIdAndEpoch::decode(d, version)?;
+                    }
+                    2 => {
+                        this.snapshot_id = SnapshotId::decode(d, version)?;
+                    }
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -811,9 +825,9 @@ impl PartitionData {
             version,
         )?;
         if flex {
-            let tag_0 = !(self.diverging_epoch == EpochEndOffset::default());
-            let tag_1 = !(self.current_leader == LeaderIdAndEpoch::default());
-            let tag_2 = !(self.snapshot_id == SnapshotId::default());
+            let tag_0 = self.diverging_epoch != EpochEndOffset::default();
+            let tag_1 = self.current_leader != LeaderIdAndEpoch::default();
+            let tag_2 = self.snapshot_id != SnapshotId::default();
             e.uvarint(u32::from(tag_0) + u32::from(tag_1) + u32::from(tag_2));
             if tag_0 {
                 e.tagged(0, |e| {

@@ -36,7 +36,9 @@ impl Message for FetchSnapshotRequest {
         {
             d.tagged("FetchSnapshotRequest", |tag, d| {
                 match tag {
-                    0 => this.cluster_id = d.string_opt(true, "FetchSnapshotRequest.cluster_id")?,
+                    0 => {
+                        this.cluster_id = d.string_opt(true, "FetchSnapshotRequest.cluster_id")?;
+                    }
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -50,7 +52,7 @@ impl Message for FetchSnapshotRequest {
         e.i32(self.replica_id);
         e.i32(self.max_bytes);
         e.array(true, "FetchSnapshotRequest.topics", &self.topics, |e, v| v.encode(e, version))?;
-        let tag_0 = !(self.cluster_id.is_none());
+        let tag_0 = self.cluster_id.is_some();
         e.uvarint(u32::from(tag_0));
         if tag_0 {
             e.tagged(0, |e| {
@@ -87,7 +89,7 @@ impl RequestPartitionSnapshot {
             d.tagged("RequestPartitionSnapshot", |tag, d| {
                 match tag {
                     0 if version >= 1 => {
-                        this.replica_directory_id = d.uuid("RequestPartitionSnapshot.replica_directory_id")?
+                        this.replica_directory_id = d.uuid("RequestPartitionSnapshot.replica_directory_id")?;
                     }
                     _ => return Ok(false),
                 }
@@ -103,7 +105,7 @@ impl RequestPartitionSnapshot {
         e.i32(self.current_leader_epoch);
         self.snapshot_id.encode(e, version)?;
         e.i64(self.position);
-        let tag_0 = version >= 1 && !(self.replica_directory_id.is_zero());
+        let tag_0 = version >= 1 && !self.replica_directory_id.is_zero();
         e.uvarint(u32::from(tag_0));
         if tag_0 {
             e.tagged(0, |e| {
@@ -205,7 +207,7 @@ impl Message for FetchSnapshotResponse {
                     0 if version >= 1 => {
                         this.node_endpoints = d.array(true, "FetchSnapshotResponse.node_endpoints", 1, |d| {
                             NodeEndpoint::decode(d, version)
-                        })?
+                        })?;
                     }
                     _ => return Ok(false),
                 }
@@ -225,7 +227,7 @@ impl Message for FetchSnapshotResponse {
             "FetchSnapshotResponse.node_endpoints",
             version,
         )?;
-        let tag_0 = version >= 1 && !(self.node_endpoints.is_empty());
+        let tag_0 = version >= 1 && !self.node_endpoints.is_empty();
         e.uvarint(u32::from(tag_0));
         if tag_0 {
             e.tagged(0, |e| {
@@ -343,7 +345,9 @@ impl ResponsePartitionSnapshot {
         {
             d.tagged("ResponsePartitionSnapshot", |tag, d| {
                 match tag {
-                    0 => this.current_leader = LeaderIdAndEpoch::decode(d, version)?,
+                    0 => {
+                        this.current_leader = LeaderIdAndEpoch::decode(d, version)?;
+                    }
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -360,7 +364,7 @@ impl ResponsePartitionSnapshot {
         e.i64(self.size);
         e.i64(self.position);
         e.records(true, "ResponsePartitionSnapshot.unaligned_records", &self.unaligned_records)?;
-        let tag_0 = !(self.current_leader == LeaderIdAndEpoch::default());
+        let tag_0 = self.current_leader != LeaderIdAndEpoch::default();
         e.uvarint(u32::from(tag_0));
         if tag_0 {
             e.tagged(0, |e| {

@@ -152,7 +152,7 @@ impl Message for ProduceResponse {
                 match tag {
                     0 if version >= 10 => {
                         this.node_endpoints =
-                            d.array(flex, "ProduceResponse.node_endpoints", 1, |d| NodeEndpoint::decode(d, version))?
+                            d.array(flex, "ProduceResponse.node_endpoints", 1, |d| NodeEndpoint::decode(d, version))?;
                     }
                     _ => return Ok(false),
                 }
@@ -173,7 +173,7 @@ impl Message for ProduceResponse {
             version,
         )?;
         if flex {
-            let tag_0 = version >= 10 && !(self.node_endpoints.is_empty());
+            let tag_0 = version >= 10 && !self.node_endpoints.is_empty();
             e.uvarint(u32::from(tag_0));
             if tag_0 {
                 e.tagged(0, |e| {
@@ -409,7 +409,9 @@ impl PartitionProduceResponse {
         if flex {
             d.tagged("PartitionProduceResponse", |tag, d| {
                 match tag {
-                    0 if version >= 10 => this.current_leader = LeaderIdAndEpoch::decode(d, version)?,
+                    0 if version >= 10 => {
+                        this.current_leader = LeaderIdAndEpoch::decode(d, version)?;
+                    }
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -440,7 +442,7 @@ impl PartitionProduceResponse {
             version,
         )?;
         if flex {
-            let tag_0 = version >= 10 && !(self.current_leader == LeaderIdAndEpoch::default());
+            let tag_0 = version >= 10 && self.current_leader != LeaderIdAndEpoch::default();
             e.uvarint(u32::from(tag_0));
             if tag_0 {
                 e.tagged(0, |e| {

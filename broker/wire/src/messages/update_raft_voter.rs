@@ -69,7 +69,7 @@ pub struct KRaftVersionFeature {
 
 impl KRaftVersionFeature {
     /// Reads the struct as `version` has it.
-    pub fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
+    pub fn decode(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let this = Self {
             min_supported_version: d.i16("KRaftVersionFeature.min_supported_version")?,
             max_supported_version: d.i16("KRaftVersionFeature.max_supported_version")?,
@@ -81,7 +81,7 @@ impl KRaftVersionFeature {
     }
 
     /// Writes the struct as `version` has it.
-    pub fn encode(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
+    pub fn encode(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i16(self.min_supported_version);
         e.i16(self.max_supported_version);
         e.uvarint(0);
@@ -149,7 +149,9 @@ impl Message for UpdateRaftVoterResponse {
         {
             d.tagged("UpdateRaftVoterResponse", |tag, d| {
                 match tag {
-                    0 => this.current_leader = CurrentLeader::decode(d, version)?,
+                    0 => {
+                        this.current_leader = CurrentLeader::decode(d, version)?;
+                    }
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -162,7 +164,7 @@ impl Message for UpdateRaftVoterResponse {
         Encoder::check_version("UpdateRaftVoterResponse", version, 0, 0)?;
         e.i32(self.throttle_time_ms);
         e.i16(self.error_code);
-        let tag_0 = !(self.current_leader == CurrentLeader::default());
+        let tag_0 = self.current_leader != CurrentLeader::default();
         e.uvarint(u32::from(tag_0));
         if tag_0 {
             e.tagged(0, |e| {

@@ -173,7 +173,7 @@ impl Message for VoteResponse {
                 match tag {
                     0 if version >= 1 => {
                         this.node_endpoints =
-                            d.array(true, "VoteResponse.node_endpoints", 1, |d| NodeEndpoint::decode(d, version))?
+                            d.array(true, "VoteResponse.node_endpoints", 1, |d| NodeEndpoint::decode(d, version))?;
                     }
                     _ => return Ok(false),
                 }
@@ -192,7 +192,7 @@ impl Message for VoteResponse {
             "VoteResponse.node_endpoints",
             version,
         )?;
-        let tag_0 = version >= 1 && !(self.node_endpoints.is_empty());
+        let tag_0 = version >= 1 && !self.node_endpoints.is_empty();
         e.uvarint(u32::from(tag_0));
         if tag_0 {
             e.tagged(0, |e| {

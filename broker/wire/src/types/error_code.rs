@@ -65,6 +65,7 @@ impl ErrorCode {
     }
 }
 
+#[expect(clippy::derivable_impls, reason = "the macro writes all variants alike")]
 impl Default for ErrorCode {
     fn default() -> Self {
         Self::None

@@ -93,7 +93,7 @@ impl TopicPartitions {
                     0 => {
                         this.assignment_epochs = d.array_opt(true, "TopicPartitions.assignment_epochs", 4, |d| {
                             d.i32("TopicPartitions.assignment_epochs")
-                        })?
+                        })?;
                     }
                     _ => return Ok(false),
                 }
@@ -110,7 +110,7 @@ impl TopicPartitions {
             e.i32(*v);
             Ok(())
         })?;
-        let tag_0 = !(self.assignment_epochs.as_ref().is_some_and(Vec::is_empty));
+        let tag_0 = !self.assignment_epochs.as_ref().is_some_and(Vec::is_empty);
         e.uvarint(u32::from(tag_0));
         if tag_0 {
             e.tagged(0, |e| {

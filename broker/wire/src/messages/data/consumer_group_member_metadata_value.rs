@@ -64,7 +64,7 @@ impl Data for ConsumerGroupMemberMetadataValue {
                         this.classic_member_metadata = d
                             .struct_opt("ConsumerGroupMemberMetadataValue.classic_member_metadata", |d| {
                                 ClassicMemberMetadata::decode(d, version)
-                            })?
+                            })?;
                     }
                     _ => return Ok(false),
                 }
@@ -93,7 +93,7 @@ impl Data for ConsumerGroupMemberMetadataValue {
         )?;
         e.i32(self.rebalance_timeout_ms);
         e.string_opt(true, "ConsumerGroupMemberMetadataValue.server_assignor", self.server_assignor.as_deref())?;
-        let tag_0 = !(self.classic_member_metadata == Some(ClassicMemberMetadata::default()));
+        let tag_0 = self.classic_member_metadata != Some(ClassicMemberMetadata::default());
         e.uvarint(u32::from(tag_0));
         if tag_0 {
             e.tagged(0, |e| {

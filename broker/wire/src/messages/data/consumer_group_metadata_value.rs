@@ -21,7 +21,9 @@ impl Data for ConsumerGroupMetadataValue {
         {
             d.tagged("ConsumerGroupMetadataValue", |tag, d| {
                 match tag {
-                    0 => this.metadata_hash = d.i64("ConsumerGroupMetadataValue.metadata_hash")?,
+                    0 => {
+                        this.metadata_hash = d.i64("ConsumerGroupMetadataValue.metadata_hash")?;
+                    }
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -33,7 +35,7 @@ impl Data for ConsumerGroupMetadataValue {
     fn encode(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         Encoder::check_version("ConsumerGroupMetadataValue", version, 0, 0)?;
         e.i32(self.epoch);
-        let tag_0 = !(self.metadata_hash == 0);
+        let tag_0 = self.metadata_hash != 0;
         e.uvarint(u32::from(tag_0));
         if tag_0 {
             e.tagged(0, |e| {

@@ -48,7 +48,9 @@ impl Data for OffsetCommitValue {
         if flex {
             d.tagged("OffsetCommitValue", |tag, d| {
                 match tag {
-                    0 => this.topic_id = d.uuid("OffsetCommitValue.topic_id")?,
+                    0 => {
+                        this.topic_id = d.uuid("OffsetCommitValue.topic_id")?;
+                    }
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -70,7 +72,7 @@ impl Data for OffsetCommitValue {
             e.i64(self.expire_timestamp);
         }
         if flex {
-            let tag_0 = !(self.topic_id.is_zero());
+            let tag_0 = !self.topic_id.is_zero();
             e.uvarint(u32::from(tag_0));
             if tag_0 {
                 e.tagged(0, |e| {

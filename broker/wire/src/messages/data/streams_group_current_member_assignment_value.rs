@@ -126,7 +126,7 @@ impl TaskIds {
                 match tag {
                     0 => {
                         this.assignment_epochs =
-                            d.array_opt(true, "TaskIds.assignment_epochs", 4, |d| d.i32("TaskIds.assignment_epochs"))?
+                            d.array_opt(true, "TaskIds.assignment_epochs", 4, |d| d.i32("TaskIds.assignment_epochs"))?;
                     }
                     _ => return Ok(false),
                 }
@@ -143,7 +143,7 @@ impl TaskIds {
             e.i32(*v);
             Ok(())
         })?;
-        let tag_0 = !(self.assignment_epochs.as_ref().is_some_and(Vec::is_empty));
+        let tag_0 = !self.assignment_epochs.as_ref().is_some_and(Vec::is_empty);
         e.uvarint(u32::from(tag_0));
         if tag_0 {
             e.tagged(0, |e| {

@@ -48,20 +48,22 @@ impl Data for StreamsGroupMetadataValue {
         {
             d.tagged("StreamsGroupMetadataValue", |tag, d| {
                 match tag {
-                    0 => this.validated_topology_epoch = d.i32("StreamsGroupMetadataValue.validated_topology_epoch")?,
+                    0 => {
+                        this.validated_topology_epoch = d.i32("StreamsGroupMetadataValue.validated_topology_epoch")?;
+                    }
                     1 => {
                         this.last_assignment_configs =
                             d.array_opt(true, "StreamsGroupMetadataValue.last_assignment_configs", 3, |d| {
                                 LastAssignmentConfig::decode(d, version)
-                            })?
+                            })?;
                     }
                     2 => {
                         this.stored_description_topology_epoch =
-                            d.i32("StreamsGroupMetadataValue.stored_description_topology_epoch")?
+                            d.i32("StreamsGroupMetadataValue.stored_description_topology_epoch")?;
                     }
                     3 => {
                         this.failed_description_topology_epoch =
-                            d.i32("StreamsGroupMetadataValue.failed_description_topology_epoch")?
+                            d.i32("StreamsGroupMetadataValue.failed_description_topology_epoch")?;
                     }
                     _ => return Ok(false),
                 }
@@ -75,10 +77,10 @@ impl Data for StreamsGroupMetadataValue {
         Encoder::check_version("StreamsGroupMetadataValue", version, 0, 0)?;
         e.i32(self.epoch);
         e.i64(self.metadata_hash);
-        let tag_0 = !(self.validated_topology_epoch == -1);
-        let tag_1 = !(self.last_assignment_configs.as_ref().is_some_and(Vec::is_empty));
-        let tag_2 = !(self.stored_description_topology_epoch == -1);
-        let tag_3 = !(self.failed_description_topology_epoch == -1);
+        let tag_0 = self.validated_topology_epoch != -1;
+        let tag_1 = !self.last_assignment_configs.as_ref().is_some_and(Vec::is_empty);
+        let tag_2 = self.stored_description_topology_epoch != -1;
+        let tag_3 = self.failed_description_topology_epoch != -1;
         e.uvarint(u32::from(tag_0) + u32::from(tag_1) + u32::from(tag_2) + u32::from(tag_3));
         if tag_0 {
             e.tagged(0, |e| {

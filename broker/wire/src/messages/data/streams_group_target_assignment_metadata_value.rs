@@ -26,7 +26,7 @@ impl Data for StreamsGroupTargetAssignmentMetadataValue {
                 match tag {
                     0 => {
                         this.assignment_timestamp =
-                            d.i64("StreamsGroupTargetAssignmentMetadataValue.assignment_timestamp")?
+                            d.i64("StreamsGroupTargetAssignmentMetadataValue.assignment_timestamp")?;
                     }
                     _ => return Ok(false),
                 }
@@ -39,7 +39,7 @@ impl Data for StreamsGroupTargetAssignmentMetadataValue {
     fn encode(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
         Encoder::check_version("StreamsGroupTargetAssignmentMetadataValue", version, 0, 0)?;
         e.i32(self.assignment_epoch);
-        let tag_0 = !(self.assignment_timestamp == 0);
+        let tag_0 = self.assignment_timestamp != 0;
         e.uvarint(u32::from(tag_0));
         if tag_0 {
             e.tagged(0, |e| {

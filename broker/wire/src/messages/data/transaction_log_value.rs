@@ -66,10 +66,18 @@ impl Data for TransactionLogValue {
         if flex {
             d.tagged("TransactionLogValue", |tag, d| {
                 match tag {
-                    0 => this.previous_producer_id = d.i64("TransactionLogValue.previous_producer_id")?,
-                    1 => this.next_producer_id = d.i64("TransactionLogValue.next_producer_id")?,
-                    3 => this.next_producer_epoch = d.i16("TransactionLogValue.next_producer_epoch")?,
-                    2 => this.client_transaction_version = d.i16("TransactionLogValue.client_transaction_version")?,
+                    0 => {
+                        this.previous_producer_id = d.i64("TransactionLogValue.previous_producer_id")?;
+                    }
+                    1 => {
+                        this.next_producer_id = d.i64("TransactionLogValue.next_producer_id")?;
+                    }
+                    3 => {
+                        this.next_producer_epoch = d.i16("TransactionLogValue.next_producer_epoch")?;
+                    }
+                    2 => {
+                        this.client_transaction_version = d.i16("TransactionLogValue.client_transaction_version")?;
+                    }
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -114,10 +122,10 @@ impl Data for TransactionLogValue {
             version,
         )?;
         if flex {
-            let tag_0 = !(self.previous_producer_id == -1);
-            let tag_1 = !(self.next_producer_id == -1);
-            let tag_2 = !(self.client_transaction_version == 0);
-            let tag_3 = !(self.next_producer_epoch == -1);
+            let tag_0 = self.previous_producer_id != -1;
+            let tag_1 = self.next_producer_id != -1;
+            let tag_2 = self.client_transaction_version != 0;
+            let tag_3 = self.next_producer_epoch != -1;
             e.uvarint(u32::from(tag_0) + u32::from(tag_1) + u32::from(tag_2) + u32::from(tag_3));
             if tag_0 {
                 e.tagged(0, |e| {

@@ -76,7 +76,7 @@ pub struct KRaftVersionFeature {
 
 impl KRaftVersionFeature {
     /// Reads the struct as `version` has it.
-    pub fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
+    pub fn decode(d: &mut Decoder, _version: i16) -> Result<Self, DecodeError> {
         let this = Self {
             min_supported_version: d.i16("KRaftVersionFeature.min_supported_version")?,
             max_supported_version: d.i16("KRaftVersionFeature.max_supported_version")?,
@@ -88,7 +88,7 @@ impl KRaftVersionFeature {
     }
 
     /// Writes the struct as `version` has it.
-    pub fn encode(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
+    pub fn encode(&self, e: &mut Encoder, _version: i16) -> Result<(), EncodeError> {
         e.i16(self.min_supported_version);
         e.i16(self.max_supported_version);
         e.uvarint(0);
