@@ -8,4 +8,5 @@ pub mod frame;
 mod message;
 pub mod messages;
 pub mod primitives;
+pub mod records;
 pub mod types;

@@ -193,6 +193,22 @@ impl Decoder {
         Err(error(field, DecodeErrorKind::VarintTooLong(10)))
     }
 
+    /// Reads `length` bytes.
+    pub fn slice(&mut self, length: i32, field: &'static str) -> Result<Bytes> {
+        match usize::try_from(length) {
+            Ok(length) => self.take(length, field),
+            Err(_) => Err(error(field, DecodeErrorKind::NegativeLength(i64::from(length)))),
+        }
+    }
+
+    /// Reads bytes as records have them: a zigzag varint of the length, -1 for null.
+    pub fn varint_bytes(&mut self, field: &'static str) -> Result<Option<Bytes>> {
+        match self.varint(field)? {
+            -1 => Ok(None),
+            length => self.slice(length, field).map(Some),
+        }
+    }
+
     /// Reads the length of something that may be null: -1 is null in both generations.
     fn length(&mut self, narrow: bool, flexible: bool, field: &'static str) -> Result<Option<usize>> {
         let length = match (flexible, narrow) {
