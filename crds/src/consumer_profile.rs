@@ -227,8 +227,10 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Predicted {
-    /// Time from a record's arrival until it has been processed, in milliseconds, at the stated rate.
-    pub latency_ms: f64,
+    /// Time from a record's arrival until it has been processed, in milliseconds, at the stated rate; none when members
+    /// do not keep up and lag grows without bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<f64>,
     /// The most that fetched records can occupy in one member, in bytes.
     pub memory_bytes: i64,
 }
