@@ -1,1 +1,37 @@
 //! One partition's log on disk; blocking I/O, no network, no async.
+//!
+//! [`LogDir`] is a directory with logs in it, [`PartitionLog`] one log with its one writer, [`LogReader`] what any number of readers use.
+//! Files and names are Kafka's, so that its tools read them: see `docs/internals/disk_format.md`. All file access is in `disk`.
+
+mod log;
+mod log_dir;
+mod append;
+mod validate;
+mod read;
+mod recovery;
+mod segment;
+mod sparse_index;
+mod scan;
+mod batch;
+mod producer_state;
+mod leader_epochs;
+mod checkpoint;
+mod identity;
+mod topic_id;
+mod names;
+mod config;
+pub mod disk;
+
+pub use append::{AppendError, AppendRequest, Appended};
+pub use checkpoint::CheckpointError;
+pub use config::{LogConfig, TimestampType};
+pub use disk::{Disk, DiskError, Space};
+pub use identity::{Identity, IdentityError};
+pub use log::{DoneFlush, FlushError, LogError, PartitionLog, PendingFlush};
+pub use log_dir::{DiskFull, LogDir, OpenLogDirError, Poisoned};
+pub use names::LogName;
+pub use producer_state::SequenceError;
+pub use read::{FileSlice, LogOffsets, LogReader, ReadError, ReadSpec};
+pub use recovery::{OpenLogError, RecoveryReport};
+pub use topic_id::{TopicIdError, read as read_topic_id};
+pub use validate::{InvalidBatch, Origin};

@@ -1,0 +1,285 @@
+//! One log directory: its lock, identity, checkpoints, free space and health, shared by all logs in it.
+//!
+//! What must hold: one process at a time (lock); the clean-shutdown marker is gone, durably, before any log is loaded, so that a crash while
+//! loading is again unclean; after one failed write or flush the directory takes no more writes (poison), because what the page cache still
+//! holds is no longer known; clients' appends stop before the disk is full (reserve), so that reads, retention and a restart still work.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use forebay_broker_wire::types::Offset;
+use parking_lot::Mutex;
+
+use crate::{
+    checkpoint::{self, CheckpointError, PartitionOffsets},
+    disk::{Disk, DiskError, DiskFile, Space},
+    identity::{Identity, IdentityError},
+    names::{self, LogName},
+};
+
+const LOCK: &str = ".lock";
+const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
+const CLEAN_SHUTDOWN_CONTENT: &[u8] = br#"{"version":0,"brokerEpoch":-1}"#;
+const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
+const LOG_STARTS: &str = "log-start-offset-checkpoint";
+/// Free space is asked for again after so many appended bytes.
+const SPACE_CHECK_BYTES: u64 = 16 << 20;
+
+/// Why a log directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenLogDirError {
+    /// The file system failed.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// Another process uses it.
+    #[error("log directory {dir} is locked by another process: stop that one or give this broker another directory")]
+    Locked {
+        /// The directory.
+        dir: String,
+    },
+    /// It is somebody else's.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The log start offsets cannot be read, so that deleted records would come back.
+    #[error("{0}; remove the file to accept that deleted records may be seen again")]
+    Checkpoint(#[from] CheckpointError),
+}
+
+/// The directory takes no more writes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("log directory {dir} takes no more writes since it failed: {reason}")]
+pub struct Poisoned {
+    /// The directory.
+    pub dir: String,
+    /// The first failure.
+    pub reason: String,
+}
+
+/// The directory is too full for appends.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("log directory {dir} has {free_bytes} bytes free, at least {reserve_bytes} must stay free: delete data or grow the disk")]
+pub struct DiskFull {
+    /// The directory.
+    pub dir: String,
+    /// Free bytes.
+    pub free_bytes: u64,
+    /// The reserve.
+    pub reserve_bytes: u64,
+}
+
+/// One log directory.
+#[derive(Debug)]
+pub struct LogDir {
+    path: PathBuf,
+    disk: Disk,
+    identity: Identity,
+    was_clean: bool,
+    poison: Mutex<Option<String>>,
+    recovery_points: Mutex<PartitionOffsets>,
+    log_starts: Mutex<PartitionOffsets>,
+    /// Deleted logs' directories and when to remove them, in milliseconds.
+    deleted: Mutex<Vec<(PathBuf, i64)>>,
+    reserve_bytes: AtomicU64,
+    free_bytes: AtomicU64,
+    bytes_since_space_check: AtomicU64,
+    recovered_bytes: AtomicU64,
+    _lock: DiskFile,
+}
+
+impl LogDir {
+    /// Takes the directory, creating it when needed. `wanted` says who is asking; its directory id is used only for a new directory.
+    pub fn open(disk: Disk, path: &Path, wanted: &Identity, reserve_bytes: u64) -> Result<Arc<Self>, OpenLogDirError> {
+        disk.create_dir(path)?;
+        let locked = || OpenLogDirError::Locked { dir: path.display().to_string() };
+        let lock = disk.lock(&path.join(LOCK))?.ok_or_else(locked)?;
+        let entries = disk.list(path)?;
+        let holds_partitions = entries.iter().any(|entry| entry.is_dir && LogName::parse(&entry.name).is_some());
+        let identity = Identity::claim(&disk, path, wanted, holds_partitions)?;
+        let was_clean = disk.exists(&path.join(CLEAN_SHUTDOWN));
+        if was_clean {
+            disk.remove_file(&path.join(CLEAN_SHUTDOWN))?;
+            disk.sync_dir(path)?;
+        }
+        for entry in entries.iter().filter(|entry| entry.is_dir && names::is_deleted(&entry.name)) {
+            disk.remove_dir_all(&path.join(&entry.name))?;
+        }
+        // A recovery point that is not known is zero: everything is checked.
+        let recovery_points = checkpoint::read_partition_offsets(&disk, &path.join(RECOVERY_POINTS)).unwrap_or_else(|error| {
+            tracing::warn!(%error, "recovery points cannot be read, all segments will be checked");
+            PartitionOffsets::new()
+        });
+        let log_starts = checkpoint::read_partition_offsets(&disk, &path.join(LOG_STARTS))?;
+        let log_dir = Self {
+            path: path.to_owned(),
+            identity,
+            was_clean,
+            poison: Mutex::new(None),
+            recovery_points: Mutex::new(recovery_points),
+            log_starts: Mutex::new(log_starts),
+            deleted: Mutex::new(Vec::new()),
+            reserve_bytes: AtomicU64::new(reserve_bytes),
+            free_bytes: AtomicU64::new(u64::MAX),
+            bytes_since_space_check: AtomicU64::new(0),
+            recovered_bytes: AtomicU64::new(0),
+            _lock: lock,
+            disk,
+        };
+        log_dir.refresh_space()?;
+        Ok(Arc::new(log_dir))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The disk under it.
+    pub fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    /// Whose it is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// True when the last process that had it closed all its logs.
+    pub fn was_clean(&self) -> bool {
+        self.was_clean
+    }
+
+    /// The logs in it.
+    pub fn logs(&self) -> Result<Vec<LogName>, DiskError> {
+        let entries = self.disk.list(&self.path)?;
+        Ok(entries.iter().filter(|entry| entry.is_dir).filter_map(|entry| LogName::parse(&entry.name)).collect())
+    }
+
+    /// Bytes read and checked while loading logs, so far: progress for people who wait.
+    pub fn recovered_bytes(&self) -> u64 {
+        self.recovered_bytes.load(Relaxed)
+    }
+
+    pub(crate) fn add_recovered_bytes(&self, bytes: u64) {
+        self.recovered_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// Why it takes no more writes, if it does not.
+    pub fn poisoned(&self) -> Option<Poisoned> {
+        let reason = self.poison.lock().clone()?;
+        Some(Poisoned { dir: self.path.display().to_string(), reason })
+    }
+
+    /// Stops all writes for good. The first reason stays.
+    pub fn poison(&self, reason: &dyn std::fmt::Display) -> Poisoned {
+        let mut poison = self.poison.lock();
+        let reason = poison.get_or_insert_with(|| {
+            tracing::error!(dir = %self.path.display(), %reason, "log directory takes no more writes");
+            reason.to_string()
+        });
+        Poisoned { dir: self.path.display().to_string(), reason: reason.clone() }
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<(), Poisoned> {
+        self.poisoned().map_or(Ok(()), Err)
+    }
+
+    /// Asks the file system for the free space again; called from time to time, since others use the disk too.
+    pub fn refresh_space(&self) -> Result<Space, DiskError> {
+        let space = self.disk.space(&self.path)?;
+        self.free_bytes.store(space.free_bytes, Relaxed);
+        self.bytes_since_space_check.store(0, Relaxed);
+        Ok(space)
+    }
+
+    /// Sets how much must stay free.
+    pub fn set_reserve_bytes(&self, reserve_bytes: u64) {
+        self.reserve_bytes.store(reserve_bytes, Relaxed);
+    }
+
+    /// True when appends of clients are refused because the disk is nearly full.
+    pub fn is_full(&self) -> bool {
+        self.check_space(0).is_err()
+    }
+
+    /// Refuses `bytes` more when they would eat into the reserve. Near the reserve it asks the file system each time.
+    pub(crate) fn check_space(&self, bytes: u64) -> Result<(), DiskFull> {
+        let reserve_bytes = self.reserve_bytes.load(Relaxed);
+        let appended = self.bytes_since_space_check.fetch_add(bytes, Relaxed) + bytes;
+        let expected_free = self.free_bytes.load(Relaxed).saturating_sub(appended);
+        if appended < SPACE_CHECK_BYTES && expected_free >= reserve_bytes.saturating_add(SPACE_CHECK_BYTES) {
+            return Ok(());
+        }
+        // A file system that cannot be asked will say so at the write itself.
+        let Ok(space) = self.refresh_space() else { return Ok(()) };
+        if space.free_bytes.saturating_sub(bytes) >= reserve_bytes {
+            return Ok(());
+        }
+        Err(DiskFull { dir: self.path.display().to_string(), free_bytes: space.free_bytes, reserve_bytes })
+    }
+
+    pub(crate) fn recovery_point(&self, name: &LogName) -> Offset {
+        self.recovery_points.lock().get(&name.key()).copied().unwrap_or(Offset(0))
+    }
+
+    /// Notes a recovery point; [`Self::write_checkpoints`] makes it durable.
+    pub(crate) fn set_recovery_point(&self, name: &LogName, offset: Offset) {
+        self.recovery_points.lock().insert(name.key(), offset);
+    }
+
+    pub(crate) fn log_start(&self, name: &LogName) -> Option<Offset> {
+        self.log_starts.lock().get(&name.key()).copied()
+    }
+
+    /// Sets a log start offset, durably.
+    pub(crate) fn set_log_start(&self, name: &LogName, offset: Offset) -> Result<(), DiskError> {
+        let mut log_starts = self.log_starts.lock();
+        log_starts.insert(name.key(), offset);
+        checkpoint::write_partition_offsets(&self.disk, &self.path.join(LOG_STARTS), &log_starts)
+    }
+
+    /// Makes the recovery points durable; called from time to time: what is lost costs only recovery time.
+    pub fn write_checkpoints(&self) -> Result<(), DiskError> {
+        let recovery_points = self.recovery_points.lock();
+        checkpoint::write_partition_offsets(&self.disk, &self.path.join(RECOVERY_POINTS), &recovery_points)
+    }
+
+    /// Takes a closed log out of service: its directory is renamed at once and removed at `remove_at_ms` (see [`Self::remove_deleted`]).
+    pub(crate) fn delete_log(&self, name: &LogName, now_ms: i64, remove_at_ms: i64) -> Result<(), DiskError> {
+        let from = self.path.join(name.to_string());
+        let to = self.path.join(names::deleted_dir(name, now_ms));
+        self.disk.rename(&from, &to)?;
+        self.disk.sync_dir(&self.path)?;
+        self.deleted.lock().push((to, remove_at_ms));
+        let known = self.log_starts.lock().remove(&name.key());
+        self.recovery_points.lock().remove(&name.key());
+        self.write_checkpoints()?;
+        if known.is_some() {
+            let log_starts = self.log_starts.lock();
+            checkpoint::write_partition_offsets(&self.disk, &self.path.join(LOG_STARTS), &log_starts)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the directories of deleted logs whose time has come. Gives how many.
+    pub fn remove_deleted(&self, now_ms: i64) -> Result<usize, DiskError> {
+        let mut deleted = self.deleted.lock();
+        let due: Vec<_> = deleted.extract_if(.., |(_, at)| *at <= now_ms).collect();
+        drop(deleted);
+        due.iter().try_for_each(|(path, _)| self.disk.remove_dir_all(path))?;
+        Ok(due.len())
+    }
+
+    /// Says that all logs are closed: the next start need not distrust them. A poisoned directory never says so.
+    pub fn close_clean(&self) -> Result<(), DiskError> {
+        if self.poisoned().is_some() {
+            return Ok(());
+        }
+        self.write_checkpoints()?;
+        self.disk.replace(&self.path.join(CLEAN_SHUTDOWN), CLEAN_SHUTDOWN_CONTENT)
+    }
+}

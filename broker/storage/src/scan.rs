@@ -1,0 +1,122 @@
+//! Walks the record batches of a segment file, from one header to the next.
+//!
+//! With checksums it reads all bytes and is what recovery trusts; without, it hops over the payloads and is what a read uses behind a sparse
+//! index. It never trusts a length: a batch that would end beyond the bound is invalid, not read.
+
+use crate::{
+    batch::{BatchHeader, HEADER_BYTES, LENGTH_PREFIX_BYTES},
+    disk::{DiskError, DiskFile},
+};
+
+const HOP_READ_BYTES: usize = 4 << 10;
+const CHECKSUM_READ_BYTES: usize = 1 << 20;
+/// The checksum covers everything from here.
+const CHECKSUM_FROM: usize = 21;
+
+/// A batch and where it lies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LocatedBatch {
+    pub(crate) position: u64,
+    pub(crate) header: BatchHeader,
+}
+
+impl LocatedBatch {
+    pub(crate) fn end(&self) -> u64 {
+        self.position + self.header.size()
+    }
+}
+
+/// What stands at the scanner's position.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// A batch; the position is now behind it.
+    Batch(LocatedBatch),
+    /// The bound; nothing more.
+    End,
+    /// Not a whole valid batch; the position stays before it.
+    Invalid(&'static str),
+}
+
+/// Walks batches from a position up to a bound.
+#[derive(Debug)]
+pub(crate) struct Scanner<'a> {
+    file: &'a DiskFile,
+    position: u64,
+    end: u64,
+    checksums: bool,
+    window: Vec<u8>,
+    window_position: u64,
+}
+
+impl<'a> Scanner<'a> {
+    /// Hops from header to header.
+    pub(crate) fn headers(file: &'a DiskFile, position: u64, end: u64) -> Self {
+        Self { file, position, end, checksums: false, window: Vec::new(), window_position: 0 }
+    }
+
+    /// Reads and checks every byte.
+    pub(crate) fn checked(file: &'a DiskFile, position: u64, end: u64) -> Self {
+        Self { checksums: true, ..Self::headers(file, position, end) }
+    }
+
+    /// Where the next batch starts.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The next batch.
+    pub(crate) fn step(&mut self) -> Result<Step, DiskError> {
+        if self.position >= self.end {
+            return Ok(Step::End);
+        }
+        let Some(header) = self.bytes(HEADER_BYTES)?.and_then(BatchHeader::parse) else {
+            return Ok(Step::Invalid("the header is cut short"));
+        };
+        if header.magic != 2 {
+            return Ok(Step::Invalid("the magic is not 2"));
+        }
+        if header.batch_length < (HEADER_BYTES - LENGTH_PREFIX_BYTES) as i32 || header.last_offset_delta < 0 || header.base_offset < 0 {
+            return Ok(Step::Invalid("the header's numbers cannot be"));
+        }
+        let batch = LocatedBatch { position: self.position, header };
+        if batch.end() > self.end {
+            return Ok(Step::Invalid("the batch is cut short"));
+        }
+        if self.checksums {
+            let size = usize::try_from(header.size()).unwrap_or(usize::MAX);
+            match self.bytes(size)? {
+                Some(bytes) if crc32c::crc32c(&bytes[CHECKSUM_FROM..]) == header.crc => {}
+                Some(_) => return Ok(Step::Invalid("the checksum does not match")),
+                None => return Ok(Step::Invalid("the batch is cut short")),
+            }
+        }
+        self.position = batch.end();
+        Ok(Step::Batch(batch))
+    }
+
+    /// The next batch, taking anything invalid for the end.
+    pub(crate) fn next_batch(&mut self) -> Result<Option<LocatedBatch>, DiskError> {
+        match self.step()? {
+            Step::Batch(batch) => Ok(Some(batch)),
+            Step::End | Step::Invalid(_) => Ok(None),
+        }
+    }
+
+    /// `length` bytes at the position, or `None` when the bound or the file ends before.
+    fn bytes(&mut self, length: usize) -> Result<Option<&[u8]>, DiskError> {
+        if self.position + length as u64 > self.end {
+            return Ok(None);
+        }
+        let window_end = self.window_position + self.window.len() as u64;
+        if self.position < self.window_position || self.position + length as u64 > window_end {
+            let chunk = if self.checksums { CHECKSUM_READ_BYTES } else { HOP_READ_BYTES };
+            let left = usize::try_from(self.end - self.position).unwrap_or(usize::MAX);
+            self.window.resize(length.max(chunk).min(left), 0);
+            let read = self.file.read_at(&mut self.window, self.position)?;
+            self.window.truncate(read);
+            self.window_position = self.position;
+        }
+        let from = usize::try_from(self.position - self.window_position).unwrap_or(usize::MAX);
+        Ok(self.window.get(from..from + length))
+    }
+}

@@ -1,0 +1,161 @@
+//! May these bytes be appended? A pure decision about record batches as they came, before anything is written.
+//!
+//! Everything a client sends is checked: form, checksum, sizes, counts, timestamps, keys on a compacted topic. What the broker itself or the
+//! leader made is checked for form and checksum only.
+
+use bytes::Bytes;
+
+use crate::{
+    batch::{BatchHeader, HEADER_BYTES, LENGTH_PREFIX_BYTES},
+    config::{LogConfig, TimestampType},
+};
+
+/// Who made the batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A producer: offsets are assigned, everything is checked.
+    Client,
+    /// This broker (group offsets, metadata): offsets are assigned, trusted otherwise.
+    Broker,
+    /// The partition's leader: offsets and epochs stay as they are.
+    Leader,
+}
+
+/// Why a batch is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidBatch {
+    /// No batch at all.
+    #[error("no record batch, expected at least one")]
+    Empty,
+    /// Not a whole, undamaged batch.
+    #[error("record batch at byte {at} is damaged: {reason}")]
+    Corrupt {
+        /// Where it starts in the bytes that came.
+        at: usize,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// An old format.
+    #[error("record batch has magic {magic}, expected 2")]
+    Magic {
+        /// The magic found.
+        magic: i8,
+    },
+    /// Above `max.message.bytes`.
+    #[error("record batch of {bytes} bytes is above max.message.bytes={max_bytes}")]
+    TooLarge {
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        max_bytes: u32,
+    },
+    /// Above `segment.bytes`.
+    #[error("record batches of {bytes} bytes do not fit into segment.bytes={segment_bytes}")]
+    LargerThanSegment {
+        /// Their size.
+        bytes: u64,
+        /// The limit.
+        segment_bytes: u32,
+    },
+    /// Something no client may send.
+    #[error("record batch is invalid: {reason}")]
+    InvalidRecord {
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// Outside `message.timestamp.before.max.ms` or `message.timestamp.after.max.ms`.
+    #[error("timestamp {timestamp_ms} is more than {setting}={limit_ms} away from the broker's time {now_ms}")]
+    Timestamp {
+        /// The batch's.
+        timestamp_ms: i64,
+        /// The broker's.
+        now_ms: i64,
+        /// Which setting.
+        setting: &'static str,
+        /// Its value.
+        limit_ms: i64,
+    },
+}
+
+/// A batch within the bytes that came.
+#[derive(Debug, Clone)]
+pub(crate) struct IncomingBatch {
+    pub(crate) header: BatchHeader,
+    pub(crate) bytes: Bytes,
+}
+
+/// Cuts the bytes into batches and checks each.
+pub(crate) fn check_all(records: &Bytes, origin: Origin, config: &LogConfig, now_ms: i64) -> Result<Vec<IncomingBatch>, InvalidBatch> {
+    let mut batches = Vec::with_capacity(1);
+    let mut at = 0;
+    while at < records.len() {
+        let batch = cut(records, at)?;
+        if origin == Origin::Client {
+            check_client(&batch, config, now_ms)?;
+        }
+        at += batch.bytes.len();
+        batches.push(batch);
+    }
+    if batches.is_empty() {
+        return Err(InvalidBatch::Empty);
+    }
+    let bytes = records.len() as u64;
+    if bytes > u64::from(config.segment_bytes) && origin != Origin::Leader {
+        return Err(InvalidBatch::LargerThanSegment { bytes, segment_bytes: config.segment_bytes });
+    }
+    Ok(batches)
+}
+
+fn cut(records: &Bytes, at: usize) -> Result<IncomingBatch, InvalidBatch> {
+    let corrupt = |reason| InvalidBatch::Corrupt { at, reason };
+    let header = BatchHeader::parse(&records[at..]).ok_or(corrupt("the header is cut short"))?;
+    if header.magic != 2 {
+        return Err(InvalidBatch::Magic { magic: header.magic });
+    }
+    let size = usize::try_from(header.batch_length).ok().map(|length| length + LENGTH_PREFIX_BYTES);
+    let size = size.filter(|size| *size >= HEADER_BYTES).ok_or(corrupt("the length is too small"))?;
+    if at + size > records.len() {
+        return Err(corrupt("the batch is cut short"));
+    }
+    let bytes = records.slice(at..at + size);
+    if crc32c::crc32c(&bytes[21..]) != header.crc {
+        return Err(corrupt("the checksum does not match"));
+    }
+    if header.last_offset_delta < 0 {
+        return Err(corrupt("the last offset delta is negative"));
+    }
+    Ok(IncomingBatch { header, bytes })
+}
+
+fn check_client(batch: &IncomingBatch, config: &LogConfig, now_ms: i64) -> Result<(), InvalidBatch> {
+    let header = &batch.header;
+    let invalid = |reason| Err(InvalidBatch::InvalidRecord { reason });
+    if header.size() > u64::from(config.max_message_bytes) {
+        return Err(InvalidBatch::TooLarge { bytes: header.size(), max_bytes: config.max_message_bytes });
+    }
+    if header.is_control() {
+        return invalid("clients may not write control records");
+    }
+    if i64::from(header.records_count) != i64::from(header.last_offset_delta) + 1 {
+        return invalid("the record count does not match the last offset delta");
+    }
+    if header.producer_id >= 0 && (header.base_sequence < 0 || header.producer_epoch < 0) {
+        return invalid("a batch with a producer id needs an epoch and a sequence");
+    }
+    if config.timestamp_type == TimestampType::CreateTime {
+        check_timestamps(header, config, now_ms)?;
+    }
+    Ok(())
+}
+
+fn check_timestamps(header: &BatchHeader, config: &LogConfig, now_ms: i64) -> Result<(), InvalidBatch> {
+    let far = |timestamp_ms, setting, limit_ms| Err(InvalidBatch::Timestamp { timestamp_ms, now_ms, setting, limit_ms });
+    let (before_ms, after_ms) = (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms);
+    if header.max_timestamp >= 0 && header.max_timestamp.saturating_sub(now_ms) > after_ms {
+        return far(header.max_timestamp, "message.timestamp.after.max.ms", after_ms);
+    }
+    if header.base_timestamp >= 0 && now_ms.saturating_sub(header.base_timestamp) > before_ms {
+        return far(header.base_timestamp, "message.timestamp.before.max.ms", before_ms);
+    }
+    Ok(())
+}
