@@ -112,14 +112,20 @@ struct Staged {
 
 impl PartitionLog {
     /// Appends each request that may be appended; the answers have the requests' order. New batches get `leader_epoch`.
-    pub fn append(&mut self, requests: &[AppendRequest], leader_epoch: LeaderEpoch, now_ms: i64) -> Vec<Result<Appended, AppendError>> {
+    pub fn append(
+        &mut self,
+        requests: &[AppendRequest],
+        leader_epoch: LeaderEpoch,
+        now_ms: i64,
+    ) -> Vec<Result<Appended, AppendError>> {
         let bytes = requests.iter().map(|request| request.records.len() as u64).sum();
         let client_space = self.log_dir.check_space(bytes);
         let mut results = Vec::with_capacity(requests.len());
         self.begin_group(0);
         for request in requests {
             let space = if request.origin == Origin::Client { client_space.clone() } else { Ok(()) };
-            let staged = space.map_err(AppendError::from).and_then(|()| self.stage(request, leader_epoch, now_ms, &mut results));
+            let staged =
+                space.map_err(AppendError::from).and_then(|()| self.stage(request, leader_epoch, now_ms, &mut results));
             results.push(staged);
         }
         self.write_group(&mut results);
@@ -162,7 +168,8 @@ impl PartitionLog {
             }
             self.begin_group(results.len());
         }
-        let base_offset = if request.origin == Origin::Leader { Offset(batches[0].header.base_offset) } else { self.end };
+        let base_offset =
+            if request.origin == Origin::Leader { Offset(batches[0].header.base_offset) } else { self.end };
         let mut records = 0;
         for batch in batches {
             records += u32::try_from(batch.header.records_count).unwrap_or(0);
@@ -206,7 +213,8 @@ impl PartitionLog {
             batches.iter().map(|batch| batch.header.max_timestamp).max().unwrap_or(NO_TIMESTAMP)
         };
         let oldest = active.first_timestamp_ms().or(self.group.batches.first().map(|batch| batch.header.max_timestamp));
-        let too_old = oldest.is_some_and(|oldest| oldest >= 0 && newest.saturating_sub(oldest) > self.config.segment_ms);
+        let too_old =
+            oldest.is_some_and(|oldest| oldest >= 0 && newest.saturating_sub(oldest) > self.config.segment_ms);
         let index_bytes_max = u64::from(self.config.segment_index_bytes);
         let index_full = active.offsets.bytes() + 8 > index_bytes_max || active.times.bytes() + 12 > index_bytes_max;
         let records: i64 = batches.iter().map(|batch| i64::from(batch.header.last_offset_delta) + 1).sum();
@@ -215,7 +223,13 @@ impl PartitionLog {
         self.group.end + bytes > u64::from(self.config.segment_bytes) || too_old || index_full || offsets_full
     }
 
-    fn stage_batch(&mut self, batch: &IncomingBatch, origin: Origin, leader_epoch: LeaderEpoch, now_ms: i64) -> Result<(), AppendError> {
+    fn stage_batch(
+        &mut self,
+        batch: &IncomingBatch,
+        origin: Origin,
+        leader_epoch: LeaderEpoch,
+        now_ms: i64,
+    ) -> Result<(), AppendError> {
         let mut header = batch.header;
         let mut head = [0; HEADER_BYTES];
         head.copy_from_slice(&batch.bytes[..HEADER_BYTES]);
@@ -226,8 +240,7 @@ impl PartitionLog {
             patch(&mut head, &header, &batch.header, &batch.bytes[HEADER_BYTES..]);
         }
         if self.shared.epochs.lock().assign(LeaderEpoch(header.partition_leader_epoch), Offset(header.base_offset)) {
-            let saved = self.shared.epochs.lock().clone().save();
-            saved.map_err(|error| self.log_dir.poison(&error))?;
+            self.save_epochs().map_err(|error| self.log_dir.poison(&error))?;
         }
         if header.producer_id >= 0 {
             let before = self.producers.update(&header);

@@ -127,7 +127,13 @@ mod tests {
     fn a_damaged_file_is_an_error_that_names_the_line() {
         let dir = tempfile::tempdir().unwrap();
         let (disk, path) = (Disk::real(), dir.path().join("checkpoint"));
-        for (content, line) in [("", "line 1"), ("1\n0\n", "line 1"), ("0\nx\n", "line 2"), ("0\n2\n1 2\n", "line 2"), ("0\n1\n1 x\n", "line 3")] {
+        for (content, line) in [
+            ("", "line 1"),
+            ("1\n0\n", "line 1"),
+            ("0\nx\n", "line 2"),
+            ("0\n2\n1 2\n", "line 2"),
+            ("0\n1\n1 x\n", "line 3"),
+        ] {
             std::fs::write(&path, content).unwrap();
             let error = read_epochs(&disk, &path).unwrap_err().to_string();
             assert!(error.contains(line), "{content:?}: {error}");

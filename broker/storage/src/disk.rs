@@ -245,7 +245,8 @@ impl Disk {
 
     /// Size and free space of the file system that holds `path`.
     pub fn space(&self, path: &Path) -> Result<Space, DiskError> {
-        let stat = rustix::fs::statvfs(path).map_err(|error| failed("look at the free space of", path)(error.into()))?;
+        let stat =
+            rustix::fs::statvfs(path).map_err(|error| failed("look at the free space of", path)(error.into()))?;
         let mut space = Space { total_bytes: stat.f_blocks * stat.f_frsize, free_bytes: stat.f_bavail * stat.f_frsize };
         if let Some(free_bytes) = self.faults.as_ref().and_then(|faults| faults.free_bytes()) {
             space.free_bytes = free_bytes;

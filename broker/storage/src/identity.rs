@@ -29,7 +29,9 @@ pub enum IdentityError {
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// The directory belongs to somebody else.
-    #[error("log directory {dir} has {key}={found}, but this broker has {key}={expected}: give it a directory of its own or the right {key}")]
+    #[error(
+        "log directory {dir} has {key}={found}, but this broker has {key}={expected}: give it a directory of its own or the right {key}"
+    )]
     Mismatch {
         /// The directory.
         dir: String,
@@ -53,7 +55,9 @@ pub enum IdentityError {
         expected: &'static str,
     },
     /// Partitions, but no identity: part of the directory is lost.
-    #[error("log directory {dir} holds partitions but no meta.properties: it is not known whose they are; restore the file or empty the directory")]
+    #[error(
+        "log directory {dir} holds partitions but no meta.properties: it is not known whose they are; restore the file or empty the directory"
+    )]
     Missing {
         /// The directory.
         dir: String,

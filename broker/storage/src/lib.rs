@@ -3,24 +3,27 @@
 //! [`LogDir`] is a directory with logs in it, [`PartitionLog`] one log with its one writer, [`LogReader`] what any number of readers use.
 //! Files and names are Kafka's, so that its tools read them: see `docs/internals/disk_format.md`. All file access is in `disk`.
 
-mod log;
-mod log_dir;
 mod append;
-mod validate;
-mod read;
-mod recovery;
-mod segment;
-mod sparse_index;
-mod scan;
 mod batch;
-mod producer_state;
-mod leader_epochs;
 mod checkpoint;
-mod identity;
-mod topic_id;
-mod names;
 mod config;
 pub mod disk;
+mod identity;
+mod leader_epochs;
+mod log;
+mod log_dir;
+mod names;
+mod producer_state;
+mod read;
+mod recovery;
+mod retention;
+mod scan;
+mod segment;
+mod sparse_index;
+mod timestamps;
+mod topic_id;
+mod truncate;
+mod validate;
 
 pub use append::{AppendError, AppendRequest, Appended};
 pub use checkpoint::CheckpointError;
@@ -33,5 +36,7 @@ pub use names::LogName;
 pub use producer_state::SequenceError;
 pub use read::{FileSlice, LogOffsets, LogReader, ReadError, ReadSpec};
 pub use recovery::{OpenLogError, RecoveryReport};
+pub use retention::MaintenanceReport;
+pub use timestamps::{FoundOffset, TimestampSpec};
 pub use topic_id::{TopicIdError, read as read_topic_id};
 pub use validate::{InvalidBatch, Origin};

@@ -167,6 +167,12 @@ impl PartitionLog {
         self.shared.view.lock().active()
     }
 
+    /// Makes the leader epochs durable, without keeping readers waiting meanwhile.
+    pub(crate) fn save_epochs(&self) -> Result<(), DiskError> {
+        let epochs = self.shared.epochs.lock().clone();
+        epochs.save()
+    }
+
     /// Runs a writing operation: refused in a poisoned directory, and poisoning it when the file system fails.
     pub(crate) fn write<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, DiskError>) -> Result<T, LogError> {
         self.log_dir.check_writable()?;
@@ -284,7 +290,11 @@ impl PartitionLog {
         Self {
             name,
             dir,
-            shared: Arc::new(Shared { view: Mutex::new(view), epochs: Mutex::new(epochs), log_dir: Arc::clone(&log_dir) }),
+            shared: Arc::new(Shared {
+                view: Mutex::new(view),
+                epochs: Mutex::new(epochs),
+                log_dir: Arc::clone(&log_dir),
+            }),
             log_dir,
             config,
             producers,

@@ -62,7 +62,9 @@ pub struct Poisoned {
 
 /// The directory is too full for appends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("log directory {dir} has {free_bytes} bytes free, at least {reserve_bytes} must stay free: delete data or grow the disk")]
+#[error(
+    "log directory {dir} has {free_bytes} bytes free, at least {reserve_bytes} must stay free: delete data or grow the disk"
+)]
 pub struct DiskFull {
     /// The directory.
     pub dir: String,
@@ -109,10 +111,11 @@ impl LogDir {
             disk.remove_dir_all(&path.join(&entry.name))?;
         }
         // A recovery point that is not known is zero: everything is checked.
-        let recovery_points = checkpoint::read_partition_offsets(&disk, &path.join(RECOVERY_POINTS)).unwrap_or_else(|error| {
-            tracing::warn!(%error, "recovery points cannot be read, all segments will be checked");
-            PartitionOffsets::new()
-        });
+        let recovery_points =
+            checkpoint::read_partition_offsets(&disk, &path.join(RECOVERY_POINTS)).unwrap_or_else(|error| {
+                tracing::warn!(%error, "recovery points cannot be read, all segments will be checked");
+                PartitionOffsets::new()
+            });
         let log_starts = checkpoint::read_partition_offsets(&disk, &path.join(LOG_STARTS))?;
         let log_dir = Self {
             path: path.to_owned(),

@@ -102,7 +102,9 @@ impl ProducerState {
             return if header.base_sequence == 0 { Ok(None) } else { Err(out_of_order(0)) };
         }
         let last_sequence = sequence_plus(header.base_sequence, header.last_offset_delta);
-        let same = |batch: &&ProducerBatch| batch.first_sequence() == header.base_sequence && batch.last_sequence == last_sequence;
+        let same = |batch: &&ProducerBatch| {
+            batch.first_sequence() == header.base_sequence && batch.last_sequence == last_sequence
+        };
         if let Some(batch) = producer.batches.iter().find(same) {
             return Ok(Some(*batch));
         }
@@ -157,7 +159,8 @@ impl ProducerState {
         let before = self.producers.len();
         let expiration_ms = i64::try_from(expiration_ms).unwrap_or(i64::MAX);
         self.producers.retain(|_, producer| {
-            producer.transaction_first_offset.is_some() || now_ms.saturating_sub(producer.last_timestamp_ms) < expiration_ms
+            producer.transaction_first_offset.is_some()
+                || now_ms.saturating_sub(producer.last_timestamp_ms) < expiration_ms
         });
         before - self.producers.len()
     }
@@ -195,7 +198,10 @@ impl ProducerState {
         let version = i16::from_be_bytes(array(prefix, 0));
         let crc = u32::from_be_bytes(array(prefix, 2));
         let count = usize::try_from(i32::from_be_bytes(array(prefix, 6))).ok()?;
-        if version != SNAPSHOT_VERSION || crc != crc32c::crc32c(&content[6..]) || entries.len() != count * SNAPSHOT_ENTRY_BYTES {
+        if version != SNAPSHOT_VERSION
+            || crc != crc32c::crc32c(&content[6..])
+            || entries.len() != count * SNAPSHOT_ENTRY_BYTES
+        {
             return None;
         }
         Some(Self { producers: entries.chunks_exact(SNAPSHOT_ENTRY_BYTES).map(decode_entry).collect() })
@@ -297,7 +303,11 @@ mod tests {
         state.update(&header(3, 0, 5, 0));
         assert_eq!(state.check(&header(4, 5, 1, 5)), Err(out_of_order(5, 0)));
         state.update(&header(4, 0, 1, 5));
-        let fenced = SequenceError::InvalidProducerEpoch { producer_id: ProducerId(9), found: ProducerEpoch(3), current: ProducerEpoch(4) };
+        let fenced = SequenceError::InvalidProducerEpoch {
+            producer_id: ProducerId(9),
+            found: ProducerEpoch(3),
+            current: ProducerEpoch(4),
+        };
         assert_eq!(state.check(&header(3, 5, 1, 6)), Err(fenced));
     }
 

@@ -178,7 +178,9 @@ impl<'a> Loader<'a> {
         for segment in self.segments[..=last].iter().filter(|_| from < point) {
             let Some(start) = segment.find(from, segment.size())? else { continue };
             let mut batches = Scanner::headers(&segment.log, start.position, segment.size());
-            while let Some(LocatedBatch { header, .. }) = batches.next_batch()?.filter(|batch| batch.header.base_offset < point.0) {
+            while let Some(LocatedBatch { header, .. }) =
+                batches.next_batch()?.filter(|batch| batch.header.base_offset < point.0)
+            {
                 if header.producer_id >= 0 {
                     self.producers.update(&header);
                 }
@@ -203,7 +205,9 @@ impl<'a> Loader<'a> {
             match batches.step()? {
                 Step::End => break None,
                 Step::Invalid(reason) => break Some(reason),
-                Step::Batch(batch) if batch.header.base_offset < self.next_offset.0 => break Some("the offsets go back"),
+                Step::Batch(batch) if batch.header.base_offset < self.next_offset.0 => {
+                    break Some("the offsets go back");
+                }
                 Step::Batch(batch) if batch.header.last_offset() - segment.base_offset.0 > i64::from(i32::MAX) => {
                     break Some("the offsets are too far from the segment's base");
                 }

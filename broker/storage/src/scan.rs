@@ -75,7 +75,10 @@ impl<'a> Scanner<'a> {
         if header.magic != 2 {
             return Ok(Step::Invalid("the magic is not 2"));
         }
-        if header.batch_length < (HEADER_BYTES - LENGTH_PREFIX_BYTES) as i32 || header.last_offset_delta < 0 || header.base_offset < 0 {
+        if header.batch_length < (HEADER_BYTES - LENGTH_PREFIX_BYTES) as i32
+            || header.last_offset_delta < 0
+            || header.base_offset < 0
+        {
             return Ok(Step::Invalid("the header's numbers cannot be"));
         }
         let batch = LocatedBatch { position: self.position, header };

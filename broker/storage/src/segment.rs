@@ -50,7 +50,12 @@ struct State {
 
 impl Segment {
     /// A new, empty segment. What a crash may have left under its name is cut away.
-    pub(crate) fn create(disk: &Disk, dir: &Path, base_offset: Offset, preallocate_bytes: Option<u64>) -> Result<Arc<Self>, DiskError> {
+    pub(crate) fn create(
+        disk: &Disk,
+        dir: &Path,
+        base_offset: Offset,
+        preallocate_bytes: Option<u64>,
+    ) -> Result<Arc<Self>, DiskError> {
         let log = disk.open_write(&dir.join(segment_file(base_offset, LOG)))?;
         log.set_len(0)?;
         if let Some(bytes) = preallocate_bytes {
@@ -185,7 +190,10 @@ impl Segment {
         let mut batches = Scanner::headers(&self.log, last.min(size), size);
         while let Some(batch) = batches.next_batch()? {
             if batch.header.max_timestamp > largest.timestamp_ms {
-                largest = TimestampOffset { timestamp_ms: batch.header.max_timestamp, offset: Offset(batch.header.last_offset()) };
+                largest = TimestampOffset {
+                    timestamp_ms: batch.header.max_timestamp,
+                    offset: Offset(batch.header.last_offset()),
+                };
             }
         }
         let mut state = self.state.lock();

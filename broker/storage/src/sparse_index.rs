@@ -5,7 +5,10 @@
 //! New entries wait in memory and go down 4 KiB or so at a time: an index is rebuilt from the log after a crash, so it need not be durable
 //! before its log is. Nothing read from an index is trusted further than as a hint where to start scanning.
 
-use std::{io::IoSlice, path::{Path, PathBuf}};
+use std::{
+    io::IoSlice,
+    path::{Path, PathBuf},
+};
 
 use parking_lot::Mutex;
 
@@ -263,7 +266,11 @@ mod tests {
     fn check(index: &SparseIndex<OffsetEntry>, count: u32) {
         for target in 0..count * 10 + 20 {
             let found = index.last_where(|e| e.relative_offset <= target).unwrap();
-            assert_eq!(found, (target / 10).checked_sub(0).map(|n| entry(n.min(count - 1))), "target {target} of {count}");
+            assert_eq!(
+                found,
+                (target / 10).checked_sub(0).map(|n| entry(n.min(count - 1))),
+                "target {target} of {count}"
+            );
         }
     }
 
@@ -294,7 +301,10 @@ mod tests {
         }
         assert_eq!(index.count(), 2);
         index.sync().unwrap();
-        assert_eq!(std::fs::read(index.path()).unwrap(), [0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 4]);
+        assert_eq!(
+            std::fs::read(index.path()).unwrap(),
+            [0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 4]
+        );
     }
 
     #[test]

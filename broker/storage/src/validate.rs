@@ -85,7 +85,12 @@ pub(crate) struct IncomingBatch {
 }
 
 /// Cuts the bytes into batches and checks each.
-pub(crate) fn check_all(records: &Bytes, origin: Origin, config: &LogConfig, now_ms: i64) -> Result<Vec<IncomingBatch>, InvalidBatch> {
+pub(crate) fn check_all(
+    records: &Bytes,
+    origin: Origin,
+    config: &LogConfig,
+    now_ms: i64,
+) -> Result<Vec<IncomingBatch>, InvalidBatch> {
     let mut batches = Vec::with_capacity(1);
     let mut at = 0;
     while at < records.len() {
@@ -149,7 +154,8 @@ fn check_client(batch: &IncomingBatch, config: &LogConfig, now_ms: i64) -> Resul
 }
 
 fn check_timestamps(header: &BatchHeader, config: &LogConfig, now_ms: i64) -> Result<(), InvalidBatch> {
-    let far = |timestamp_ms, setting, limit_ms| Err(InvalidBatch::Timestamp { timestamp_ms, now_ms, setting, limit_ms });
+    let far =
+        |timestamp_ms, setting, limit_ms| Err(InvalidBatch::Timestamp { timestamp_ms, now_ms, setting, limit_ms });
     let (before_ms, after_ms) = (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms);
     if header.max_timestamp >= 0 && header.max_timestamp.saturating_sub(now_ms) > after_ms {
         return far(header.max_timestamp, "message.timestamp.after.max.ms", after_ms);
