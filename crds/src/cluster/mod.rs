@@ -14,7 +14,7 @@ pub use status::{
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::{CustomResource, KubeSchema};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::values::{ConfigMap, ReclaimPolicy};
@@ -146,8 +146,9 @@ pub struct Disk {
     #[x_kube(validation = Rule::new("!(self in ['config', 'tmp'])").message("the names config and tmp are taken by the operator's own volumes"))]
     pub name: String,
     /// Size, for example `100Gi`. It can grow when the class allows it, and never shrinks.
-    #[x_kube(validation = Rule::new("quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0").message("a disk can't shrink: no storage class does that; add a smaller disk or create a second Cluster"))]
-    #[x_kube(validation = Rule::new("isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))").message("size is a positive quantity, for example 100Gi"))]
+    #[schemars(schema_with = "size_schema")]
+    #[x_kube(validation = Rule::new("quantity(self).compareTo(quantity(oldSelf)) >= 0").message("a disk can't shrink: no storage class does that; add a smaller disk or create a second Cluster"))]
+    #[x_kube(validation = Rule::new("isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))").message("size is a positive quantity, for example 100Gi"))]
     pub size: Quantity,
     /// The claim's storage class; the default class when left out. Can't be changed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -169,6 +170,11 @@ impl Disk {
     pub fn effective_mount_path(&self) -> String {
         self.mount_path.clone().unwrap_or_else(|| format!("/var/lib/forebay/{}", self.name))
     }
+}
+
+/// A quantity as a bounded string: the API server refuses the rules on it when it can't tell what they may cost.
+fn size_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "minLength": 1, "maxLength": 32 })
 }
 
 /// Thread counts of a broker.
