@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use crate::reader::Reader;
-use crate::{ConfigError, ConfigErrors, Scope, Settings, parse_properties};
+use crate::{ConfigError, ConfigErrors, Layers, Scope, Settings, TopicConfig, parse_properties};
 
 /// Everything a broker is told.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +49,8 @@ pub struct BrokerConfig {
     pub num_partitions: i32,
     /// `default.replication.factor`.
     pub default_replication_factor: i16,
+    /// What a topic without settings of its own gets as long as nothing is changed dynamically.
+    pub topic_defaults: TopicConfig,
     /// What was written, name by name: the static layer of every topic's settings.
     pub file: Settings,
 }
@@ -194,6 +196,14 @@ impl BrokerConfig {
         check_protocols(&mut r, &listeners);
         let inter_broker_listener_name = inter_broker_listener(&mut r, &listeners);
         let log_dirs = log_dirs(&mut r);
+        let nothing = Settings::new();
+        let layers = Layers { topic: &nothing, broker: &nothing, cluster: &nothing, file: &settings };
+        let topic_defaults = match TopicConfig::effective(layers) {
+            // A value that is wrong in itself was already found under its own name.
+            Err(errors) if r.errors.is_empty() => return Err(errors),
+            Err(_) => return Err(ConfigErrors(r.errors)),
+            Ok(defaults) => defaults,
+        };
         let config = Self {
             broker_id,
             cluster_id: r.given("forebay.cluster.id").map(str::to_owned),
@@ -214,6 +224,7 @@ impl BrokerConfig {
             delete_topic_enable: r.flag("delete.topic.enable"),
             num_partitions: r.required("num.partitions"),
             default_replication_factor: r.required("default.replication.factor"),
+            topic_defaults,
             file: Settings::new(),
         };
         if r.errors.is_empty() { Ok(Self { file: settings, ..config }) } else { Err(ConfigErrors(r.errors)) }

@@ -105,3 +105,11 @@ fn threads_follow_the_cores_unless_they_are_given() {
     let config = BrokerConfig::parse(LEAST, &["num.io.threads=3".to_owned()]).unwrap();
     assert_eq!(config.threads.in_force(32).io, 3);
 }
+
+#[test]
+fn topics_defaults_that_contradict_each_other_are_refused() {
+    check_refused(
+        "log.cleaner.min.compaction.lag.ms=9\nlog.cleaner.max.compaction.lag.ms=5",
+        "min.compaction.lag.ms=9: must be at most max.compaction.lag.ms=5",
+    );
+}

@@ -6,7 +6,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     // Replication
     Definition::broker("min.insync.replicas", Kind::Int, Some("1"), "Default of the topic setting `min.insync.replicas`.").at_least(1).cluster_wide(),
     Definition::broker("unclean.leader.election.enable", Kind::Boolean, Some("false"), "Default of the topic setting `unclean.leader.election.enable`.").cluster_wide(),
-    Definition::broker("num.replica.fetchers", Kind::Int, Some("1"), "Connections to each other broker for replication; partitions are spread over them.").at_least(1).cluster_wide(),
+    Definition::broker("num.replica.fetchers", Kind::Int, Some("1"), "Connections to each other broker for replication; partitions are spread over them.").at_least(1),
     Definition::broker("replica.fetch.min.bytes", Kind::Int, Some("1"), "The least a follower's fetch waits for.").at_least(0).bytes(),
     Definition::broker("replica.fetch.wait.max.ms", Kind::Int, Some("500"), "The longest a follower's fetch waits.").at_least(0).ms(),
     Definition::broker("replica.fetch.max.bytes", Kind::Int, Some("1048576"), "The most a follower's fetch asks of one partition.").at_least(0).bytes(),
