@@ -33,6 +33,9 @@ pub trait Message: Sized {
     /// Writes the body. A field that `version` does not have is dropped only where the protocol says that it may be; otherwise a value
     /// other than the default is an error.
     fn encode(&self, encoder: &mut Encoder, version: i16) -> Result<(), EncodeError>;
+
+    /// Calls `f` with every error code in the message that is not 0; requests have none.
+    fn for_each_error_code(&self, _f: &mut dyn FnMut(i16)) {}
 }
 
 /// A request, with what answers it.

@@ -1,10 +1,12 @@
 //! What is taken from Apache Kafka's published artifacts: fetched by Maven into a cache outside the tree, never committed.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+
+use crate::run::cache_dir;
 
 /// The release whose protocol we speak.
 pub(super) const VERSION: &str = "4.4.0";
@@ -12,24 +14,14 @@ pub(super) const VERSION: &str = "4.4.0";
 /// Artifacts with message specifications: the protocol, the group records, the transaction records.
 const WITH_SPECS: [&str; 3] = ["kafka-clients", "kafka-group-coordinator", "kafka-transaction-coordinator"];
 
-/// The repository's root.
-pub(super) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_owned()
-}
-
 /// Where fetched artifacts are kept between runs.
-pub(super) fn cache() -> Result<PathBuf> {
-    let base = match std::env::var_os("XDG_CACHE_HOME") {
-        Some(dir) => PathBuf::from(dir),
-        None => PathBuf::from(std::env::var_os("HOME").context("HOME is not set, and neither is XDG_CACHE_HOME")?)
-            .join(".cache"),
-    };
-    Ok(base.join("forebay").join(format!("kafka-{VERSION}")))
+pub(super) fn cache() -> PathBuf {
+    cache_dir().join(format!("kafka-{VERSION}"))
 }
 
 /// The folder with the message specifications, one JSON file a message.
 pub(super) fn specs() -> Result<PathBuf> {
-    let dir = cache()?.join("specs");
+    let dir = cache().join("specs");
     let complete = dir.join("complete");
     if !complete.exists() {
         for artifact in WITH_SPECS {
@@ -49,7 +41,7 @@ pub(super) fn specs() -> Result<PathBuf> {
 
 /// Runs Maven quietly, outside of any project.
 pub(super) fn maven(arguments: &[&str]) -> Result<()> {
-    let dir = cache()?;
+    let dir = cache();
     fs::create_dir_all(&dir)?;
     let output = Command::new("mvn")
         .args(["--quiet", "--batch-mode"])

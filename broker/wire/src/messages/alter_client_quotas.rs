@@ -187,6 +187,12 @@ impl Message for AlterClientQuotasResponse {
         }
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.entries {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`AlterClientQuotasResponse`].
@@ -267,5 +273,12 @@ impl ResponseEntryData {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }

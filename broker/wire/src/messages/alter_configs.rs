@@ -154,6 +154,12 @@ impl Message for AlterConfigsResponse {
         }
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.responses {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`AlterConfigsResponse`].
@@ -198,5 +204,12 @@ impl AlterConfigsResourceResponse {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }

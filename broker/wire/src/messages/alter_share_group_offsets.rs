@@ -140,6 +140,15 @@ impl Message for AlterShareGroupOffsetsResponse {
         e.uvarint(0);
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+        for v in &self.responses {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`AlterShareGroupOffsetsResponse`].
@@ -171,6 +180,13 @@ impl AlterShareGroupOffsetsResponsePartition {
         e.string_opt(true, "AlterShareGroupOffsetsResponsePartition.error_message", self.error_message.as_deref())?;
         e.uvarint(0);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }
 
@@ -205,5 +221,12 @@ impl AlterShareGroupOffsetsResponseTopic {
         e.array(true, "AlterShareGroupOffsetsResponseTopic.partitions", &self.partitions, |e, v| v.encode(e, version))?;
         e.uvarint(0);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.partitions {
+            v.for_each_error_code(f);
+        }
     }
 }

@@ -143,6 +143,12 @@ impl Message for AlterUserScramCredentialsResponse {
         e.uvarint(0);
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.results {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`AlterUserScramCredentialsResponse`].
@@ -180,5 +186,12 @@ impl AlterUserScramCredentialsResult {
         e.string_opt(true, "AlterUserScramCredentialsResult.error_message", self.error_message.as_deref())?;
         e.uvarint(0);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }

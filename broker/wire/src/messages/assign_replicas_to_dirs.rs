@@ -170,6 +170,15 @@ impl Message for AssignReplicasToDirsResponse {
         e.uvarint(0);
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+        for v in &self.directories {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`AssignReplicasToDirsResponse`].
@@ -198,6 +207,13 @@ impl ResponseDirectoryData {
         e.array(true, "ResponseDirectoryData.topics", &self.topics, |e, v| v.encode(e, version))?;
         e.uvarint(0);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.topics {
+            v.for_each_error_code(f);
+        }
     }
 }
 
@@ -228,6 +244,13 @@ impl ResponsePartitionData {
         e.uvarint(0);
         Ok(())
     }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+    }
 }
 
 /// Part of [`AssignReplicasToDirsResponse`].
@@ -257,5 +280,12 @@ impl ResponseTopicData {
         e.array(true, "ResponseTopicData.partitions", &self.partitions, |e, v| v.encode(e, version))?;
         e.uvarint(0);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.partitions {
+            v.for_each_error_code(f);
+        }
     }
 }

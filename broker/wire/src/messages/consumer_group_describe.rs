@@ -75,6 +75,12 @@ impl Message for ConsumerGroupDescribeResponse {
         e.uvarint(0);
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.groups {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`ConsumerGroupDescribeResponse`].
@@ -168,6 +174,13 @@ impl DescribedGroup {
         e.i32(self.authorized_operations);
         e.uvarint(0);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }
 

@@ -195,6 +195,12 @@ impl Message for ConsumerGroupHeartbeatResponse {
         e.uvarint(0);
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+    }
 }
 
 /// Part of [`ConsumerGroupHeartbeatResponse`].

@@ -137,6 +137,12 @@ impl Message for CreateAclsResponse {
         }
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.results {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`CreateAclsResponse`].
@@ -175,5 +181,12 @@ impl AclCreationResult {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }

@@ -165,6 +165,12 @@ impl Message for CreatePartitionsResponse {
         }
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.results {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`CreatePartitionsResponse`].
@@ -200,5 +206,12 @@ impl CreatePartitionsTopicResult {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }

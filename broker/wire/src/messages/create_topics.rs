@@ -208,6 +208,12 @@ impl Message for CreateTopicsResponse {
         }
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.topics {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`CreateTopicsResponse`].
@@ -379,5 +385,12 @@ impl CreatableTopicResult {
             }
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }

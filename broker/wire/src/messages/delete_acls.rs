@@ -138,6 +138,12 @@ impl Message for DeleteAclsResponse {
         }
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.filter_results {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`DeleteAclsResponse`].
@@ -181,6 +187,16 @@ impl DeleteAclsFilterResult {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+        for v in &self.matching_acls {
+            v.for_each_error_code(f);
+        }
     }
 }
 
@@ -252,5 +268,12 @@ impl DeleteAclsMatchingAcl {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }

@@ -104,6 +104,15 @@ impl Message for DeleteShareGroupOffsetsResponse {
         e.uvarint(0);
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+        for v in &self.responses {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`DeleteShareGroupOffsetsResponse`].
@@ -138,5 +147,12 @@ impl DeleteShareGroupOffsetsResponseTopic {
         e.string_opt(true, "DeleteShareGroupOffsetsResponseTopic.error_message", self.error_message.as_deref())?;
         e.uvarint(0);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }

@@ -122,6 +122,12 @@ impl Message for DeleteShareGroupStateResponse {
         e.uvarint(0);
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.results {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`DeleteShareGroupStateResponse`].
@@ -150,6 +156,13 @@ impl DeleteStateResult {
         e.array(true, "DeleteStateResult.partitions", &self.partitions, |e, v| v.encode(e, version))?;
         e.uvarint(0);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.partitions {
+            v.for_each_error_code(f);
+        }
     }
 }
 
@@ -182,5 +195,12 @@ impl PartitionResult {
         e.string_opt(true, "PartitionResult.error_message", self.error_message.as_deref())?;
         e.uvarint(0);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }

@@ -142,6 +142,12 @@ impl Message for DescribeConfigsResponse {
         }
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.results {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`DescribeConfigsResponse`].
@@ -276,6 +282,13 @@ impl DescribeConfigsResult {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }
 

@@ -97,6 +97,12 @@ impl Message for DescribeGroupsResponse {
         }
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.groups {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`DescribeGroupsResponse`].
@@ -176,6 +182,13 @@ impl DescribedGroup {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }
 

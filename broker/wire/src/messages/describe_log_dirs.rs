@@ -126,6 +126,15 @@ impl Message for DescribeLogDirsResponse {
         }
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+        for v in &self.results {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`DescribeLogDirsResponse`].
@@ -231,6 +240,13 @@ impl DescribeLogDirsResult {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }
 

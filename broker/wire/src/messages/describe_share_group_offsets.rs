@@ -144,6 +144,12 @@ impl Message for DescribeShareGroupOffsetsResponse {
         e.uvarint(0);
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.groups {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`DescribeShareGroupOffsetsResponse`].
@@ -180,6 +186,16 @@ impl DescribeShareGroupOffsetsResponseGroup {
         e.string_opt(true, "DescribeShareGroupOffsetsResponseGroup.error_message", self.error_message.as_deref())?;
         e.uvarint(0);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.topics {
+            v.for_each_error_code(f);
+        }
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }
 
@@ -231,6 +247,13 @@ impl DescribeShareGroupOffsetsResponsePartition {
         e.uvarint(0);
         Ok(())
     }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+    }
 }
 
 /// Part of [`DescribeShareGroupOffsetsResponse`].
@@ -266,5 +289,12 @@ impl DescribeShareGroupOffsetsResponseTopic {
         })?;
         e.uvarint(0);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.partitions {
+            v.for_each_error_code(f);
+        }
     }
 }

@@ -139,6 +139,12 @@ impl Message for DescribeTopicPartitionsResponse {
         e.uvarint(0);
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.topics {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`DescribeTopicPartitionsResponse`].
@@ -273,6 +279,13 @@ impl DescribeTopicPartitionsResponsePartition {
         e.uvarint(0);
         Ok(())
     }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+    }
 }
 
 /// Part of [`DescribeTopicPartitionsResponse`].
@@ -331,5 +344,15 @@ impl DescribeTopicPartitionsResponseTopic {
         e.i32(self.topic_authorized_operations);
         e.uvarint(0);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+        for v in &self.partitions {
+            v.for_each_error_code(f);
+        }
     }
 }

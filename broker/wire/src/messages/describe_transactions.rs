@@ -75,6 +75,12 @@ impl Message for DescribeTransactionsResponse {
         e.uvarint(0);
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.transaction_states {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`DescribeTransactionsResponse`].
@@ -153,5 +159,12 @@ impl TransactionState {
         e.array(true, "TransactionState.topics", &self.topics, |e, v| v.encode(e, version))?;
         e.uvarint(0);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }

@@ -144,6 +144,15 @@ impl Message for ElectLeadersResponse {
         }
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+        for v in &self.replica_election_results {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`ElectLeadersResponse`].
@@ -186,6 +195,13 @@ impl PartitionResult {
         }
         Ok(())
     }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+    }
 }
 
 /// Part of [`ElectLeadersResponse`].
@@ -219,5 +235,12 @@ impl ReplicaElectionResult {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.partition_result {
+            v.for_each_error_code(f);
+        }
     }
 }

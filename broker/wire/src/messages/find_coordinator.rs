@@ -176,6 +176,15 @@ impl Message for FindCoordinatorResponse {
         }
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+        for v in &self.coordinators {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`FindCoordinatorResponse`].
@@ -258,5 +267,12 @@ impl Coordinator {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }

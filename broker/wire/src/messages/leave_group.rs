@@ -163,6 +163,15 @@ impl Message for LeaveGroupResponse {
         }
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+        for v in &self.members {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`LeaveGroupResponse`].
@@ -227,5 +236,12 @@ impl MemberResponse {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }

@@ -174,6 +174,12 @@ impl Message for ListOffsetsResponse {
         }
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.topics {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`ListOffsetsResponse`].
@@ -229,6 +235,13 @@ impl ListOffsetsPartitionResponse {
         }
         Ok(())
     }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+    }
 }
 
 /// Part of [`ListOffsetsResponse`].
@@ -263,5 +276,12 @@ impl ListOffsetsTopicResponse {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.partitions {
+            v.for_each_error_code(f);
+        }
     }
 }

@@ -129,6 +129,12 @@ impl Message for ListPartitionReassignmentsResponse {
         e.uvarint(0);
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+    }
 }
 
 /// Part of [`ListPartitionReassignmentsResponse`].

@@ -257,6 +257,15 @@ impl Message for MetadataResponse {
         }
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.topics {
+            v.for_each_error_code(f);
+        }
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+    }
 }
 
 /// Part of [`MetadataResponse`].
@@ -386,6 +395,13 @@ impl MetadataResponsePartition {
         }
         Ok(())
     }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+    }
 }
 
 /// Part of [`MetadataResponse`].
@@ -477,5 +493,15 @@ impl MetadataResponseTopic {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+        for v in &self.partitions {
+            v.for_each_error_code(f);
+        }
     }
 }

@@ -110,6 +110,15 @@ impl Message for OffsetDeleteResponse {
         e.array(false, "OffsetDeleteResponse.topics", &self.topics, |e, v| v.encode(e, version))?;
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+        for v in &self.topics {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`OffsetDeleteResponse`].
@@ -133,6 +142,13 @@ impl OffsetDeleteResponsePartition {
         e.i32(self.partition_index);
         e.i16(self.error_code);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }
 
@@ -159,5 +175,12 @@ impl OffsetDeleteResponseTopic {
         e.string(false, "OffsetDeleteResponseTopic.name", &self.name)?;
         e.array(false, "OffsetDeleteResponseTopic.partitions", &self.partitions, |e, v| v.encode(e, version))?;
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.partitions {
+            v.for_each_error_code(f);
+        }
     }
 }

@@ -358,6 +358,18 @@ impl Message for OffsetFetchResponse {
         }
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.topics {
+            v.for_each_error_code(f);
+        }
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+        for v in &self.groups {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`OffsetFetchResponse`].
@@ -412,6 +424,16 @@ impl OffsetFetchResponseGroup {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.topics {
+            v.for_each_error_code(f);
+        }
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }
 
@@ -510,6 +532,13 @@ impl OffsetFetchResponsePartition {
         }
         Ok(())
     }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+    }
 }
 
 /// Part of [`OffsetFetchResponse`].
@@ -607,6 +636,13 @@ impl OffsetFetchResponsePartitions {
         }
         Ok(())
     }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+    }
 }
 
 /// Part of [`OffsetFetchResponse`].
@@ -655,6 +691,13 @@ impl OffsetFetchResponseTopic {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.partitions {
+            v.for_each_error_code(f);
+        }
     }
 }
 
@@ -712,5 +755,12 @@ impl OffsetFetchResponseTopics {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.partitions {
+            v.for_each_error_code(f);
+        }
     }
 }

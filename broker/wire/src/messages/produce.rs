@@ -184,6 +184,12 @@ impl Message for ProduceResponse {
         }
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.responses {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`ProduceResponse`].
@@ -453,6 +459,13 @@ impl PartitionProduceResponse {
         }
         Ok(())
     }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+    }
 }
 
 /// Part of [`ProduceResponse`].
@@ -498,5 +511,12 @@ impl TopicProduceResponse {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.partition_responses {
+            v.for_each_error_code(f);
+        }
     }
 }

@@ -218,6 +218,15 @@ impl Message for ShareAcknowledgeResponse {
         e.uvarint(0);
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+        for v in &self.responses {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`ShareAcknowledgeResponse`].
@@ -317,6 +326,13 @@ impl PartitionData {
         e.uvarint(0);
         Ok(())
     }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+    }
 }
 
 /// Part of [`ShareAcknowledgeResponse`].
@@ -346,5 +362,12 @@ impl ShareAcknowledgeTopicResponse {
         e.array(true, "ShareAcknowledgeTopicResponse.partitions", &self.partitions, |e, v| v.encode(e, version))?;
         e.uvarint(0);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.partitions {
+            v.for_each_error_code(f);
+        }
     }
 }

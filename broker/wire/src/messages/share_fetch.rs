@@ -276,6 +276,15 @@ impl Message for ShareFetchResponse {
         e.uvarint(0);
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+        for v in &self.responses {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`ShareFetchResponse`].
@@ -420,6 +429,13 @@ impl PartitionData {
         e.uvarint(0);
         Ok(())
     }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
+    }
 }
 
 /// Part of [`ShareFetchResponse`].
@@ -449,5 +465,12 @@ impl ShareFetchableTopicResponse {
         e.array(true, "ShareFetchableTopicResponse.partitions", &self.partitions, |e, v| v.encode(e, version))?;
         e.uvarint(0);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.partitions {
+            v.for_each_error_code(f);
+        }
     }
 }

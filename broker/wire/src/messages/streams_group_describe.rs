@@ -90,6 +90,12 @@ impl Message for StreamsGroupDescribeResponse {
         e.uvarint(0);
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.groups {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`StreamsGroupDescribeResponse`].
@@ -229,6 +235,13 @@ impl DescribedGroup {
         }
         e.uvarint(0);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }
 

@@ -246,6 +246,12 @@ impl Message for TxnOffsetCommitResponse {
         }
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.topics {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`TxnOffsetCommitResponse`].
@@ -278,6 +284,13 @@ impl TxnOffsetCommitResponsePartition {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }
 
@@ -322,5 +335,12 @@ impl TxnOffsetCommitResponseTopic {
             e.uvarint(0);
         }
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.partitions {
+            v.for_each_error_code(f);
+        }
     }
 }

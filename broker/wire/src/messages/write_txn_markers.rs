@@ -143,6 +143,12 @@ impl Message for WriteTxnMarkersResponse {
         e.uvarint(0);
         Ok(())
     }
+
+    fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.markers {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`WriteTxnMarkersResponse`].
@@ -171,6 +177,13 @@ impl WritableTxnMarkerPartitionResult {
         e.i16(self.error_code);
         e.uvarint(0);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        if self.error_code != 0 {
+            f(self.error_code);
+        }
     }
 }
 
@@ -203,6 +216,13 @@ impl WritableTxnMarkerResult {
         e.uvarint(0);
         Ok(())
     }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.topics {
+            v.for_each_error_code(f);
+        }
+    }
 }
 
 /// Part of [`WriteTxnMarkersResponse`].
@@ -233,5 +253,12 @@ impl WritableTxnMarkerTopicResult {
         e.array(true, "WritableTxnMarkerTopicResult.partitions", &self.partitions, |e, v| v.encode(e, version))?;
         e.uvarint(0);
         Ok(())
+    }
+
+    /// Calls `f` with every error code that is not 0.
+    pub fn for_each_error_code(&self, f: &mut dyn FnMut(i16)) {
+        for v in &self.partitions {
+            v.for_each_error_code(f);
+        }
     }
 }
