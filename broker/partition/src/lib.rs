@@ -1,1 +1,16 @@
 //! One partition: its log, its replication machine and its waiters.
+//!
+//! [`Partition`] is synchronous and runs as it is in the server and in simulation. Storage and machines meet only here.
+
+mod partition;
+mod reading;
+mod unacknowledged;
+mod waiters;
+
+pub use forebay_broker_storage::{
+    AppendRequest, Appended, DiskFull, FileSlice, FlushError, FoundOffset, InvalidBatch, LogConfig, LogDir, LogError,
+    LogName, MaintenanceReport, OpenLogError, Origin, Poisoned, RecoveryReport, SequenceError, TimestampSpec,
+};
+pub use partition::{AppendError, Closed, OpenPartition, Partition, PartitionOffsets, UpdateError};
+pub use reading::{FetchSpec, Isolation, ReadError, ReadResult};
+pub use waiters::{FetchWaiter, WatchGuard};

@@ -1,0 +1,143 @@
+//! Reading a partition: how far a reader may see, and whether it talks to the right leader. Nothing here waits for the writer.
+
+use forebay_broker_storage::{DiskError, FileSlice, FoundOffset, ReadSpec, TimestampSpec};
+use forebay_broker_wire::types::{LeaderEpoch, Offset};
+
+use crate::partition::{Closed, Partition};
+
+/// How far a reader may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// Consumers: below the high watermark.
+    ReadUncommitted,
+    /// Consumers: below the last stable offset.
+    ReadCommitted,
+    /// Followers and this broker itself: everything.
+    LogEnd,
+}
+
+/// What a fetch wants of a partition.
+#[derive(Debug, Clone, Copy)]
+pub struct FetchSpec {
+    /// From the batch that holds this offset.
+    pub offset: Offset,
+    /// At most so many bytes,
+    pub max_bytes: u32,
+    /// but the first batch whole.
+    pub min_one_batch: bool,
+    /// How far.
+    pub isolation: Isolation,
+    /// The epoch the reader believes in, if it says.
+    pub current_leader_epoch: Option<LeaderEpoch>,
+}
+
+/// What a fetch gets.
+#[derive(Debug, Clone)]
+pub struct ReadResult {
+    /// The bytes, `None` when there is nothing (yet) or the first batch does not fit.
+    pub slice: Option<FileSlice>,
+    /// All records below are safe.
+    pub high_watermark: Offset,
+    /// No open transaction below.
+    pub last_stable_offset: Offset,
+    /// First offset.
+    pub log_start_offset: Offset,
+}
+
+/// Why a read failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The reader's epoch is older than the leader's.
+    #[error("leader epoch {found} is fenced, the partition is led in epoch {current}")]
+    FencedLeaderEpoch {
+        /// The reader's.
+        found: LeaderEpoch,
+        /// The leader's.
+        current: LeaderEpoch,
+    },
+    /// The reader's epoch is newer than this broker knows.
+    #[error("leader epoch {found} is not known yet, the partition is led in epoch {current}")]
+    UnknownLeaderEpoch {
+        /// The reader's.
+        found: LeaderEpoch,
+        /// The leader's.
+        current: LeaderEpoch,
+    },
+    /// The offset is not in the log.
+    #[error("offset {offset} is out of range: the log has {log_start} to {log_end}")]
+    OutOfRange {
+        /// The offset asked for.
+        offset: Offset,
+        /// First offset.
+        log_start: Offset,
+        /// Next offset.
+        log_end: Offset,
+    },
+    /// The partition is closed here.
+    #[error(transparent)]
+    Closed(#[from] Closed),
+    /// The file system failed.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+impl Partition {
+    /// Finds the bytes that answer a fetch.
+    pub fn read(&self, spec: &FetchSpec) -> Result<ReadResult, ReadError> {
+        let (high_watermark, last_stable_offset) = self.check_reader(spec.current_leader_epoch)?;
+        let upto = self.bound(spec.isolation, high_watermark, last_stable_offset);
+        let read = ReadSpec { offset: spec.offset, max_bytes: spec.max_bytes, min_one_batch: spec.min_one_batch, upto };
+        let slice = self.reader.read(&read).map_err(|error| match error {
+            forebay_broker_storage::ReadError::OutOfRange { offset, log_start, end } => {
+                ReadError::OutOfRange { offset, log_start, log_end: end }
+            }
+            forebay_broker_storage::ReadError::Disk(error) => ReadError::Disk(error),
+        })?;
+        let log_start_offset = self.reader.offsets().start;
+        Ok(ReadResult { slice, high_watermark, last_stable_offset, log_start_offset })
+    }
+
+    /// Finds an offset by time, or the first or last one that the isolation lets see; `None` when no record fits.
+    pub fn list_offset(
+        &self,
+        spec: TimestampSpec,
+        isolation: Isolation,
+        current_leader_epoch: Option<LeaderEpoch>,
+    ) -> Result<Option<FoundOffset>, ReadError> {
+        let (high_watermark, last_stable_offset) = self.check_reader(current_leader_epoch)?;
+        let upto = self.bound(isolation, high_watermark, last_stable_offset);
+        let found = self.reader.offset_for_timestamp(spec, upto)?;
+        // Kafka answers the ends with the current epoch.
+        Ok(found.map(|found| FoundOffset { leader_epoch: found.leader_epoch.or(Some(self.leader_epoch())), ..found }))
+    }
+
+    /// The largest epoch not above `epoch` and where it ended; `None` when it is not known here.
+    pub fn end_offset_for_epoch(
+        &self,
+        epoch: LeaderEpoch,
+        current_leader_epoch: Option<LeaderEpoch>,
+    ) -> Result<Option<(LeaderEpoch, Offset)>, ReadError> {
+        self.check_reader(current_leader_epoch)?;
+        Ok(self.reader.end_offset_for_epoch(epoch))
+    }
+
+    /// High watermark and last stable offset, for a reader that talks to the right leader.
+    fn check_reader(&self, found: Option<LeaderEpoch>) -> Result<(Offset, Offset), ReadError> {
+        let state = self.state.lock();
+        state.check_open(self.name())?;
+        let current = state.leader.epoch();
+        match found.filter(|found| *found >= LeaderEpoch(0)) {
+            Some(found) if found < current => Err(ReadError::FencedLeaderEpoch { found, current }),
+            Some(found) if found > current => Err(ReadError::UnknownLeaderEpoch { found, current }),
+            _ => Ok((state.leader.high_watermark(), state.last_stable_offset())),
+        }
+    }
+
+    fn bound(&self, isolation: Isolation, high_watermark: Offset, last_stable_offset: Offset) -> Offset {
+        match isolation {
+            Isolation::ReadUncommitted => high_watermark,
+            Isolation::ReadCommitted => last_stable_offset,
+            Isolation::LogEnd => self.reader.offsets().end,
+        }
+    }
+}
