@@ -6,6 +6,7 @@
 pub mod broker;
 mod handlers;
 mod lifecycle;
+pub(crate) mod metadata;
 pub mod metrics;
 mod net;
 mod status;

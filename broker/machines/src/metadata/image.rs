@@ -182,8 +182,8 @@ impl MetadataImage {
     /// The record does not fit the image; the image is then of no use.
     pub fn apply(&mut self, record: &Record) -> Result<(), ReplayError> {
         match record {
-            Record::Snapshot { version } => {
-                *self = Self { version: *version, ..Self::default() };
+            Record::Snapshot { image_version } => {
+                *self = Self { version: *image_version, ..Self::default() };
                 return Ok(());
             }
             Record::Cluster { cluster_id } => self.apply_cluster(cluster_id)?,
@@ -311,8 +311,8 @@ impl MetadataImage {
             body.extend(config_records(&ConfigResource::Topic(topic.name.to_string()), &topic.config));
         }
         body.push(Record::ProducerIds { next_producer_id: self.next_producer_id });
-        let before = self.version - i64::try_from(body.len()).unwrap_or(i64::MAX);
-        let mut records = vec![Record::Snapshot { version: before }];
+        let image_version = self.version - i64::try_from(body.len()).unwrap_or(i64::MAX);
+        let mut records = vec![Record::Snapshot { image_version }];
         records.append(&mut body);
         records
     }

@@ -13,10 +13,10 @@ const VERSION: u16 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Record {
-    /// A snapshot begins: what went before is forgotten, and the version is `version` before the records that follow.
+    /// A snapshot begins: what went before is forgotten.
     Snapshot {
-        /// The image's version before the snapshot's own records.
-        version: i64,
+        /// The image's version before the records that follow.
+        image_version: i64,
     },
     /// The cluster has this id.
     Cluster {

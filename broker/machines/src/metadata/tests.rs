@@ -363,7 +363,8 @@ proptest! {
         for step in &before {
             run(&mut world, step);
         }
-        let snapshot = world.image.snapshot();
+        let on_disk: Vec<Vec<u8>> = world.image.snapshot().iter().map(|record| encode_record(record).unwrap()).collect();
+        let snapshot: Vec<Record> = on_disk.iter().map(|bytes| decode_record(bytes).unwrap()).collect();
         let mut from_snapshot = MetadataImage::default();
         for record in &snapshot {
             from_snapshot.apply(record).unwrap();

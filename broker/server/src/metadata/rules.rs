@@ -1,0 +1,91 @@
+//! What settings may be, for the controller: the table of settings, asked with the file's and the image's layers beneath.
+
+use forebay_broker_config::{
+    BrokerConfig, Dynamic, Kind, Scope, Settings, TopicConfig, effective_value, find, validate_broker,
+};
+use forebay_broker_machines::metadata::{ConfigResource, MetadataImage};
+
+use super::effective::Beneath;
+
+/// Judges all own settings of a resource together; the text says what is wrong.
+pub(super) fn check(
+    config: &BrokerConfig,
+    image: &MetadataImage,
+    resource: &ConfigResource,
+    settings: &Settings,
+) -> Result<(), String> {
+    match resource {
+        ConfigResource::Topic(_) => {
+            let beneath = Beneath::new(config, image);
+            TopicConfig::effective(beneath.topic(settings)).map(drop).map_err(|errors| errors.to_string())
+        }
+        ConfigResource::Broker(_) | ConfigResource::Cluster => settings.iter().try_for_each(|(name, value)| {
+            let definition = validate_broker(name, value).map_err(|error| error.to_string())?;
+            match definition.dynamic {
+                Dynamic::ClusterWide => Ok(()),
+                Dynamic::ReadOnly => {
+                    Err(format!("{name}={value}: must be set in the broker's file, and counts after a restart"))
+                }
+            }
+        }),
+    }
+}
+
+/// The value in force of a setting that is a list; none for a setting that is not.
+pub(super) fn list(
+    config: &BrokerConfig,
+    image: &MetadataImage,
+    resource: &ConfigResource,
+    name: &str,
+) -> Option<String> {
+    let scope = match resource {
+        ConfigResource::Topic(_) => Scope::Topic,
+        ConfigResource::Broker(_) | ConfigResource::Cluster => Scope::Broker,
+    };
+    find(scope, name).filter(|definition| definition.kind == Kind::List)?;
+    let nothing = Settings::new();
+    let own = match resource {
+        ConfigResource::Topic(topic) => image.topic(topic).map(|topic| &*topic.config),
+        _ => None,
+    };
+    let beneath = Beneath::new(config, image);
+    let value = effective_value(scope, name, beneath.topic(own.unwrap_or(&nothing)));
+    Some(value.map(|(value, _)| value).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "node.id=0\nlog.dirs=/x\nlisteners=PLAINTEXT://localhost:0\nlog.cleanup.policy=compact\n";
+
+    fn check_one(resource: &ConfigResource, name: &str, value: &str) -> Result<(), String> {
+        let config = BrokerConfig::parse(FILE, &[]).unwrap();
+        check(&config, &MetadataImage::default(), resource, &Settings::from([(name.to_owned(), value.to_owned())]))
+    }
+
+    #[test]
+    fn a_setting_that_only_counts_at_start_is_refused_while_the_broker_runs() {
+        assert_eq!(
+            check_one(&ConfigResource::Broker(0), "num.io.threads", "3").unwrap_err(),
+            "num.io.threads=3: must be set in the broker's file, and counts after a restart"
+        );
+        assert_eq!(check_one(&ConfigResource::Cluster, "log.retention.ms", "3"), Ok(()));
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_with_what_would_be_right() {
+        assert_eq!(
+            check_one(&ConfigResource::Topic("t".to_owned()), "retention.ms", "soon").unwrap_err(),
+            "retention.ms=soon: must be a 64-bit integer of at least -1"
+        );
+    }
+
+    #[test]
+    fn a_list_begins_with_what_is_in_force() {
+        let config = BrokerConfig::parse(FILE, &[]).unwrap();
+        let of = |name: &str| list(&config, &MetadataImage::default(), &ConfigResource::Topic("t".to_owned()), name);
+        assert_eq!(of("cleanup.policy"), Some("compact".to_owned()));
+        assert_eq!(of("retention.ms"), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! The store on a real directory: what it says is there after a restart, whatever happened in between.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use forebay_broker_machines::metadata::{BrokerRegistration, ConfigChange, ConfigOperation, NewTopic, TopicReference};
+use forebay_broker_storage::disk::{Faults, Operation, Verdict};
+use forebay_broker_storage::{Disk, Identity};
+use forebay_broker_wire::types::BrokerId;
+
+use super::*;
+
+const CLUSTER: &str = "AAAAAAAAAAAAAAAAAAAAAA";
+
+fn config() -> Arc<BrokerConfig> {
+    let file = "node.id=0\nlog.dirs=/unused\nlisteners=PLAINTEXT://localhost:0\nnum.partitions=3\n";
+    Arc::new(BrokerConfig::parse(file, &[]).unwrap())
+}
+
+fn log_dir(path: &Path) -> Arc<LogDir> {
+    let identity = Identity { cluster_id: CLUSTER.to_owned(), node_id: BrokerId(0), directory_id: random_id() };
+    LogDir::open(Disk::real(), path, &identity, 0).unwrap()
+}
+
+fn open(path: &Path) -> MetadataStore {
+    let store = MetadataStore::open(&log_dir(path), config()).unwrap();
+    let registration = BrokerRegistration {
+        broker_id: BrokerId(0),
+        cluster_id: CLUSTER.to_owned(),
+        rack: None,
+        endpoints: Vec::new(),
+        directories: Vec::new(),
+    };
+    store.submit(Command::RegisterBroker(registration)).unwrap();
+    store
+}
+
+fn create(store: &MetadataStore, name: &str) -> Result<(), String> {
+    let topic = NewTopic {
+        name: name.to_owned(),
+        partitions: None,
+        replication_factor: None,
+        assignment: None,
+        config: Settings::new(),
+    };
+    match store.submit(Command::CreateTopics { topics: vec![topic], validate_only: false }) {
+        Ok(Reply::TopicsCreated(mut results)) => results.remove(0).map(drop).map_err(|error| error.to_string()),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+fn set(store: &MetadataStore, resource: ConfigResource, name: &str, value: &str) -> Result<(), String> {
+    let operations = vec![(name.to_owned(), ConfigOperation::Set(value.to_owned()))];
+    let change = ConfigChange { resource, operations, replace_all: false };
+    match store.submit(Command::AlterConfigs { changes: vec![change], validate_only: false }) {
+        Ok(Reply::ConfigsAltered(mut results)) => results.remove(0).map_err(|error| error.to_string()),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+#[test]
+fn what_was_answered_is_there_after_a_crash() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    create(&store, "orders").unwrap();
+    set(&store, ConfigResource::Topic("orders".to_owned()), "retention.ms", "5").unwrap();
+    let before = MetadataImage::clone(&store.image());
+    // Nothing is closed: the files stay as a killed process leaves them.
+    drop(store);
+    let store = MetadataStore::open(&log_dir(dir.path()), config()).unwrap();
+    assert_eq!(*store.image(), before);
+    assert_eq!(store.image().topic("orders").unwrap().partitions.len(), 3);
+}
+
+#[test]
+fn defaults_that_change_while_the_broker_runs_count_for_the_next_topic() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    set(&store, ConfigResource::Cluster, "num.partitions", "7").unwrap();
+    create(&store, "t").unwrap();
+    assert_eq!(store.image().topic("t").unwrap().partitions.len(), 7);
+}
+
+#[test]
+fn a_topics_settings_are_judged_by_the_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    create(&store, "t").unwrap();
+    let error = set(&store, ConfigResource::Topic("t".to_owned()), "retension.ms", "5").unwrap_err();
+    assert_eq!(error, "unknown topic setting 'retension.ms'; did you mean 'retention.ms'?");
+}
+
+#[test]
+fn many_callers_at_once_all_get_their_own_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    std::thread::scope(|scope| {
+        for caller in 0..16 {
+            let store = &store;
+            scope.spawn(move || {
+                for number in 0..8 {
+                    create(store, &format!("t-{caller}-{number}")).unwrap();
+                    create(store, "shared").ok();
+                }
+            });
+        }
+    });
+    assert_eq!(store.image().topics().len(), 16 * 8 + 1);
+}
+
+#[test]
+fn a_log_that_has_grown_long_is_replaced_by_a_snapshot() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let long = "x".repeat(200);
+    let mut rounds = 0;
+    let mut longest = 0;
+    while longest <= 4 << 20 && rounds < 20_000 {
+        let name = format!("{long}-{rounds}");
+        create(&store, &name).unwrap();
+        store.submit(Command::DeleteTopics { topics: vec![TopicReference::Name(name)] }).unwrap();
+        rounds += 1;
+        let size = store.log.lock().size_bytes();
+        if size < longest {
+            break;
+        }
+        longest = size;
+    }
+    assert!(store.log.lock().size_bytes() < 4096, "{} bytes after {rounds} rounds", store.log.lock().size_bytes());
+    create(&store, "after").unwrap();
+    let before = MetadataImage::clone(&store.image());
+    drop(store);
+    assert_eq!(*MetadataStore::open(&log_dir(dir.path()), config()).unwrap().image(), before);
+}
+
+#[derive(Debug, Default)]
+struct FailingSync {
+    on: AtomicBool,
+}
+
+impl Faults for FailingSync {
+    fn before(&self, operation: Operation<'_>) -> Verdict {
+        match operation {
+            Operation::Sync { .. } if self.on.load(Ordering::Relaxed) => {
+                Verdict::Fail(std::io::Error::other("no such luck"))
+            }
+            _ => Verdict::Proceed,
+        }
+    }
+
+    fn after(&self, _: Operation<'_>) {}
+}
+
+#[test]
+fn what_could_not_be_flushed_is_refused_and_not_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Arc::new(FailingSync::default());
+    let identity = Identity { cluster_id: CLUSTER.to_owned(), node_id: BrokerId(0), directory_id: random_id() };
+    let log_dir = LogDir::open(Disk::with_faults(Arc::clone(&faults) as _), dir.path(), &identity, 0).unwrap();
+    let store = MetadataStore::open(&log_dir, config()).unwrap();
+    faults.on.store(true, Ordering::Relaxed);
+    let before = store.image();
+    assert!(store.submit(Command::AllocateProducerIds).is_err());
+    assert_eq!(store.image(), before);
+    assert!(store.submit(Command::AllocateProducerIds).is_err());
+}
