@@ -5,6 +5,7 @@
 
 mod cluster_id;
 pub(crate) mod effective;
+pub(crate) mod internal_topics;
 mod log;
 mod rules;
 mod store;

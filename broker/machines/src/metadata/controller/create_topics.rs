@@ -9,8 +9,8 @@ use crate::metadata::names::collision_key;
 use crate::metadata::placement::place;
 use crate::metadata::{ConfigRecord, ConfigResource, Record, Settings, TopicRecord, name_fault};
 
-/// A topic to make.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A topic to make; by default with the defaults for everything but the name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewTopic {
     /// Its name.
     pub name: String,
