@@ -39,7 +39,30 @@ pub(super) fn specs() -> Result<PathBuf> {
     Ok(messages)
 }
 
-/// Runs Maven quietly, outside of any project.
+/// The class path of the artifacts with specifications and all they depend on.
+pub(super) fn class_path() -> Result<String> {
+    let path = cache().join("class-path");
+    if !path.exists() {
+        let dependency = |artifact| {
+            format!(
+                "<dependency><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId><version>{VERSION}</version></dependency>"
+            )
+        };
+        let project = format!(
+            "<project><modelVersion>4.0.0</modelVersion><groupId>forebay</groupId><artifactId>oracle</artifactId>\
+             <version>1</version><dependencies>{}</dependencies></project>",
+            WITH_SPECS.map(dependency).concat()
+        );
+        let pom = cache().join("oracle.xml");
+        fs::create_dir_all(cache())?;
+        fs::write(&pom, project)?;
+        let pom = format!("--file={}", pom.display());
+        maven(&[&pom, "dependency:build-classpath", &format!("-Dmdep.outputFile={}", path.display())])?;
+    }
+    Ok(fs::read_to_string(path)?)
+}
+
+/// Runs Maven quietly, outside of our project.
 pub(super) fn maven(arguments: &[&str]) -> Result<()> {
     let dir = cache();
     fs::create_dir_all(&dir)?;

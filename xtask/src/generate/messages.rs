@@ -61,6 +61,7 @@ fn render(specs: &BTreeMap<String, Spec>) -> Result<Files> {
         }
     }
     apis.sort_by_key(|(_, spec)| spec.api_key);
+    files.insert(PathBuf::from("every.rs"), render_every(&apis, &data)?);
     files.insert(PathBuf::from("mod.rs"), render_mod(&apis)?);
     files.insert(PathBuf::from("data/mod.rs"), render_data_mod(&data)?);
     Ok(files)
@@ -135,7 +136,7 @@ fn render_mod(apis: &[(&str, &Spec)]) -> Result<String> {
     }
     writeln!(
         out,
-        "pub mod data;\n\npub use crate::message::{{ApiInfo, Data, Message, Request}};\nuse crate::types::ApiKey;\n"
+        "pub mod data;\n#[cfg(any(test, feature = \"every-message\"))]\npub mod every;\n\npub use crate::message::{{ApiInfo, Data, Message, Request}};\nuse crate::types::ApiKey;\n"
     )?;
     writeln!(out, "/// Every API there are messages for, by ascending key.\npub const APIS: &[ApiInfo] = &[")?;
     for (name, spec) in apis {
@@ -151,6 +152,23 @@ fn render_mod(apis: &[(&str, &Spec)]) -> Result<String> {
     writeln!(out, "/// The API's versions; none if there are no messages for it.\n#[must_use]")?;
     writeln!(out, "pub fn api_info(key: ApiKey) -> Option<&'static ApiInfo> {{")?;
     writeln!(out, "APIS.binary_search_by_key(&key, |api| api.key).ok().and_then(|index| APIS.get(index))\n}}")?;
+    Ok(out)
+}
+
+fn render_every(apis: &[(&str, &Spec)], data: &[&Spec]) -> Result<String> {
+    let mut out = format!(
+        "//! Every message by name, for tests and fuzzing. {GENERATED}\n\nuse super::*;\nuse crate::any_message::AnyMessage;\n\n\
+         /// Requests and responses by ascending key, then what is stored or embedded.\npub const EVERY: &[AnyMessage] = &[\n"
+    );
+    for (name, _) in apis {
+        for side in ["Request", "Response"] {
+            writeln!(out, "AnyMessage::message::<{}::{name}{side}>(\"{name}{side}\"),", snake(name))?;
+        }
+    }
+    for spec in data {
+        writeln!(out, "AnyMessage::data::<data::{0}>(\"{0}\"),", spec.name)?;
+    }
+    writeln!(out, "];")?;
     Ok(out)
 }
 

@@ -2,6 +2,7 @@
 //! where the committed files are not what it would write.
 
 mod emit;
+mod golden;
 mod kafka;
 mod messages;
 mod spec;
@@ -18,6 +19,12 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// What Apache Kafka's own code writes, into broker/wire/testdata/golden; needs Maven and a Java development kit
+    Golden {
+        /// Write nothing; fail if the committed files differ
+        #[arg(long)]
+        check: bool,
+    },
     /// The protocol's messages, into broker/wire/src/messages
     Messages {
         /// Write nothing; fail if the committed files differ
@@ -29,6 +36,7 @@ enum What {
 /// Runs one generator.
 pub(crate) fn run(args: &Args) -> Result<()> {
     match args.what {
+        What::Golden { check } => golden::generate(check),
         What::Messages { check } => messages::generate(check),
     }
 }

@@ -49,6 +49,8 @@ pub mod elect_leaders;
 pub mod end_quorum_epoch;
 pub mod end_txn;
 pub mod envelope;
+#[cfg(any(test, feature = "every-message"))]
+pub mod every;
 pub mod expire_delegation_token;
 pub mod fetch;
 pub mod fetch_snapshot;

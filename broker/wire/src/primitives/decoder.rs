@@ -300,6 +300,18 @@ impl Decoder {
         }
     }
 
+    /// Reads a tagged field's struct that may be null: there a varint of 0 for null or 1 goes before it.
+    pub fn tagged_struct_opt<T>(
+        &mut self,
+        field: &'static str,
+        body: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<Option<T>> {
+        match self.uvarint(field)? {
+            0 => Ok(None),
+            _ => body(self).map(Some),
+        }
+    }
+
     /// Reads the tagged fields at a struct's end. `known` reads the field with the tag it is given, or says `false` to have it skipped.
     pub fn tagged(&mut self, field: &'static str, mut known: impl FnMut(u32, &mut Self) -> Result<bool>) -> Result<()> {
         for _ in 0..self.uvarint(field)? {

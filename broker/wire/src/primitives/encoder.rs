@@ -366,6 +366,16 @@ impl Encoder {
         }
     }
 
+    /// Writes a tagged field's struct that may be null: there a varint of 0 for null or 1 goes before it.
+    pub fn tagged_struct_opt<T>(
+        &mut self,
+        value: Option<&T>,
+        body: impl FnOnce(&mut Self, &T) -> Result<()>,
+    ) -> Result<()> {
+        self.uvarint(u32::from(value.is_some()));
+        value.map_or(Ok(()), |value| body(self, value))
+    }
+
     /// Writes one tagged field: tag, length, value. Values hold no records, so their bytes are all in the buffer.
     pub fn tagged(&mut self, tag: u32, value: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.uvarint(tag);

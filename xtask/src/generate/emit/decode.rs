@@ -78,7 +78,8 @@ impl<'a> Emitter<'a> {
         }
         let opt = match &member.kind {
             Type::Struct(name) => {
-                format!("d.struct_opt(\"{}\", |d| {}::decode(d, version))?", member.path, self.rust_name(name))
+                let method = if member.tag.is_some() { "tagged_struct_opt" } else { "struct_opt" };
+                format!("d.{method}(\"{}\", |d| {}::decode(d, version))?", member.path, self.rust_name(name))
             }
             Type::Array(element) => self.read_array("array_opt", element, &member.path) + "?",
             kind => format!("d.{}_opt(flex, \"{}\")?", codec_name(kind), member.path),

@@ -94,6 +94,9 @@ impl<'a> Emitter<'a> {
             return self.write(&member.kind, &value, path);
         }
         let opt = match &member.kind {
+            Type::Struct(_) if member.tag.is_some() => {
+                format!("e.tagged_struct_opt({value}.as_ref(), |e, v| v.encode(e, version))?;")
+            }
             Type::Struct(_) => format!("e.struct_opt({value}.as_ref(), |e, v| v.encode(e, version))?;"),
             Type::Array(element) => self.write_array("array_opt", element, &format!("{value}.as_deref()"), path),
             Type::Records => format!("e.records_opt(flex, \"{path}\", {value}.as_ref())?;"),

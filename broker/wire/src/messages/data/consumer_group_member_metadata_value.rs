@@ -62,7 +62,7 @@ impl Data for ConsumerGroupMemberMetadataValue {
                 match tag {
                     0 => {
                         this.classic_member_metadata = d
-                            .struct_opt("ConsumerGroupMemberMetadataValue.classic_member_metadata", |d| {
+                            .tagged_struct_opt("ConsumerGroupMemberMetadataValue.classic_member_metadata", |d| {
                                 ClassicMemberMetadata::decode(d, version)
                             })?;
                     }
@@ -97,7 +97,7 @@ impl Data for ConsumerGroupMemberMetadataValue {
         e.uvarint(u32::from(tag_0));
         if tag_0 {
             e.tagged(0, |e| {
-                e.struct_opt(self.classic_member_metadata.as_ref(), |e, v| v.encode(e, version))?;
+                e.tagged_struct_opt(self.classic_member_metadata.as_ref(), |e, v| v.encode(e, version))?;
                 Ok(())
             })?;
         }
