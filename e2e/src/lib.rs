@@ -1,1 +1,29 @@
-//! Tests on a real Kubernetes cluster.
+//! What the tests on a real Kubernetes cluster share. `cargo xtask e2e` brings the cluster up and runs them.
+//!
+//! What must hold: a story has a namespace of its own and can run beside the others; it waits for what it expects with a
+//! limit and says what it saw last; it ends by proving that its namespace really goes.
+
+pub mod conditions;
+pub mod kafka;
+pub mod pod;
+pub mod prometheus;
+pub mod story;
+
+pub use pod::Pod;
+pub use story::{Story, tell};
+
+/// The image of that name in the version under test, as `cargo xtask image` tags it.
+pub fn image(name: &str) -> String {
+    format!("{name}:{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// The image with Debian's kcat, a client that is not ours; packed by `cargo xtask e2e`.
+pub const KCAT: &str = "forebay.local/kcat:e2e";
+
+/// The namespace that the operator is installed in.
+pub const OPERATOR_NAMESPACE: &str = "forebay-system";
+
+/// The project's root folder.
+pub fn root() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}

@@ -2,6 +2,7 @@
 
 mod chart;
 mod check;
+mod e2e;
 mod generate;
 mod image;
 mod run;
@@ -19,6 +20,8 @@ enum Task {
     Generate(generate::Args),
     /// The chart: lint, golden renders, refusals.
     Chart(chart::Args),
+    /// The tests on a real Kubernetes cluster.
+    E2e(e2e::Args),
     /// The container images, as docker archives in target/images, without a daemon or a base image.
     Image(image::Args),
     /// Every test there is, from unit tests to a real Kubernetes cluster; installs what it needs.
@@ -30,6 +33,7 @@ fn main() -> anyhow::Result<()> {
         Task::Check(args) => check::run(&args),
         Task::Generate(args) => generate::run(&args),
         Task::Chart(args) => chart::run(&args),
+        Task::E2e(args) => e2e::run(&args),
         Task::Image(args) => image::run(&args),
         Task::Test(args) => test::run(&args),
     }

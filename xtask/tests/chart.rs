@@ -1,5 +1,6 @@
 //! What must hold of the chart and needs no helm to see: copies are fresh, every value is described, every alert has its
 //! page, and the operator's rights stay small.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -5,6 +5,7 @@
 
 mod archive;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -139,6 +140,24 @@ fn require_static(path: &Path, binary: &[u8]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// An image of a program of this machine with its files, each at its own path: for tests with programs of others.
+pub(crate) fn host_program(tag: &str, program: &Path, files: &BTreeSet<PathBuf>) -> Result<Vec<u8>> {
+    let mut root = vec![Entry::folder("tmp", 0o1777, 0)];
+    for path in files {
+        let content = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let name = path.strip_prefix("/").unwrap_or(path);
+        root.push(Entry::file(&name.display().to_string(), 0o755, content));
+    }
+    let layer = archive::layer(&root)?;
+    let config = serde_json::json!({
+        "architecture": docker_architecture(),
+        "os": "linux",
+        "config": { "User": format!("{USER_ID}:{USER_ID}"), "Entrypoint": [program] },
+        "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{}", archive::digest(&layer))] },
+    });
+    archive::docker_archive(tag, &serde_json::to_vec(&config)?, layer)
 }
 
 fn pack(image: &Image, binary: Vec<u8>) -> Result<Vec<u8>> {

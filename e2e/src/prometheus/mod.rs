@@ -1,0 +1,133 @@
+//! A real Prometheus that scrapes brokers and operator as the chart's monitors tell it to, through the API server's proxy,
+//! so that it works wherever the cluster is.
+
+pub mod config;
+pub mod expression;
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, Command};
+
+/// One query takes no longer.
+const QUERY_LIMIT: Duration = Duration::from_secs(10);
+
+/// A Prometheus while it runs; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Prometheus {
+    address: String,
+    folder: TempDir,
+    _process: Child,
+}
+
+impl Prometheus {
+    /// Starts Debian's Prometheus on a free port with a configuration made by [`config`] and rules to evaluate.
+    ///
+    /// # Errors
+    /// When it is not installed or the configuration cannot be written.
+    pub async fn start(scrape: &[config::Monitor], rules: &Value) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        std::fs::write(folder.path().join("rules.yaml"), serde_json::to_vec(rules)?)?;
+        let text = config::render(scrape, folder.path())?;
+        std::fs::write(folder.path().join("prometheus.yaml"), text)?;
+        let free = TcpListener::bind("127.0.0.1:0").await?;
+        let address = free.local_addr()?.to_string();
+        drop(free);
+        let process = Command::new("prometheus")
+            .arg(format!("--config.file={}", folder.path().join("prometheus.yaml").display()))
+            .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(folder.path().join("log"))?)
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start prometheus: is it installed?")?;
+        Ok(Self { address, folder, _process: process })
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// The series of an instant query, each with its labels and value.
+    ///
+    /// # Errors
+    /// When Prometheus does not answer or refuses the query.
+    pub async fn query(&self, expression: &str) -> Result<Vec<(Value, f64)>> {
+        let answer = self.get(&format!("/api/v1/query?query={}", percent_encoded(expression))).await?;
+        let data = &answer["data"];
+        if data["resultType"] == "scalar" {
+            return Ok(vec![(Value::Null, number(&data["result"])?)]);
+        }
+        let series = data["result"].as_array().with_context(|| format!("no result for {expression}: {answer}"))?;
+        series.iter().map(|one| Ok((one["metric"].clone(), number(&one["value"])?))).collect()
+    }
+
+    /// The alerting rules as Prometheus has loaded them.
+    ///
+    /// # Errors
+    /// When Prometheus does not answer.
+    pub async fn rules(&self) -> Result<Vec<Value>> {
+        let answer = self.get("/api/v1/rules").await?;
+        let groups = answer["data"]["groups"].as_array().cloned().unwrap_or_default();
+        Ok(groups.iter().flat_map(|group| group["rules"].as_array().cloned().unwrap_or_default()).collect())
+    }
+
+    async fn get(&self, path: &str) -> Result<Value> {
+        let exchange = async {
+            let mut stream = TcpStream::connect(&self.address).await?;
+            // Of HTTP/1.0, so that the answer is one piece that ends with the connection.
+            stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await?;
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await?;
+            anyhow::Ok(String::from_utf8(answer)?)
+        };
+        let answer = tokio::time::timeout(QUERY_LIMIT, exchange).await.context("Prometheus does not answer")??;
+        let (head, body) = answer.split_once("\r\n\r\n").context("Prometheus did not speak HTTP")?;
+        let value: Value = serde_json::from_str(body).with_context(|| format!("{path}: {head}"))?;
+        if value["status"] != "success" {
+            bail!("{path}: {}", value["error"]);
+        }
+        Ok(value)
+    }
+}
+
+/// A sample is a pair of time and value, the value as text.
+fn number(sample: &Value) -> Result<f64> {
+    let text = sample[1].as_str().with_context(|| format!("{sample} is no sample"))?;
+    text.parse().with_context(|| format!("{text:?} is no number"))
+}
+
+fn percent_encoded(text: &str) -> String {
+    let encode = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encode).collect()
+}
+
+/// Every query of a Grafana dashboard with its panel's title, its variables filled in.
+///
+/// # Errors
+/// When the file is not a dashboard.
+pub fn dashboard_queries(path: &Path, namespace: &str, cluster: &str) -> Result<Vec<(String, String)>> {
+    let dashboard: Value = serde_json::from_slice(&std::fs::read(path)?)?;
+    let panels = dashboard["panels"].as_array().with_context(|| format!("{} has no panels", path.display()))?;
+    let mut queries = Vec::new();
+    for panel in panels {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let title = panel["title"].as_str().unwrap_or_default().to_owned();
+            let query = target["expr"].as_str().unwrap_or_default();
+            let query = query.replace("$__rate_interval", "1m").replace("$namespace", namespace);
+            queries.push((title, query.replace("$cluster", cluster)));
+        }
+    }
+    Ok(queries)
+}

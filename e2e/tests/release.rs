@@ -1,0 +1,108 @@
+//! The life of an installation: upgrading keeps every object and every broker, uninstalling keeps them too. Run after the
+//! stories, because the operator goes.
+
+use anyhow::{Context, Result, ensure};
+use forebay_crds::{Cluster, Topic};
+use forebay_e2e::{OPERATOR_NAMESPACE, Story, root, tell};
+use k8s_openapi::api::core::v1::Pod as KubePod;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, Patch, PatchParams};
+use kube::{Resource, ResourceExt};
+use serde_json::json;
+use tokio::process::Command;
+
+const MANIFESTS: &str = "
+apiVersion: forebay.dev/v1alpha1
+kind: Cluster
+metadata: {name: c}
+spec:
+  replicas: 1
+  disks: [{name: data, size: 1Gi}]
+---
+apiVersion: forebay.dev/v1alpha1
+kind: Topic
+metadata: {name: events}
+spec:
+  clusterRef: {name: c}
+  partitions: 2
+";
+const CRD: &str = "topics.forebay.dev";
+
+#[tokio::test]
+async fn upgrading_and_uninstalling_keep_objects_and_brokers() -> Result<()> {
+    tell("release", async |story| {
+        story.apply(MANIFESTS).await?;
+        story.expect_ready::<Topic>("events", 90).await?;
+        let kafka = story.kafka("c");
+        kafka.produce("events", 0..100, None).await?;
+        let before = identities(story).await?;
+
+        let crds: Api<CustomResourceDefinition> = Api::all(story.client.clone());
+        let columns = remove_a_column(&crds).await?;
+        helm(&["upgrade", "forebay", "charts/forebay", "--reuse-values", "--set", "logLevel=debug", "--wait"]).await?;
+        let upgraded = crds.get(CRD).await?;
+        let now = upgraded.spec.versions[0].additional_printer_columns.as_ref().map_or(0, Vec::len);
+        ensure!(now == columns + 1, "helm upgrade upgrades CRDs: {columns} columns before, {now} after");
+        ensure!(identities(story).await? == before, "an upgrade of the operator restarts no broker");
+        story.step("helm upgrade keeps objects and brokers, and upgrades CRDs");
+
+        story.merge::<Topic>("events", json!({"spec": {"partitions": 4}})).await?;
+        story.expect_ready::<Topic>("events", 60).await?;
+
+        helm(&["uninstall", "forebay", "--wait"]).await?;
+        ensure!(crds.get_opt(CRD).await?.is_some(), "uninstalling keeps the CRDs");
+        ensure!(identities(story).await? == before, "and all objects and brokers");
+        ensure!(kafka.consume("events").await?.len() == 100, "which go on serving");
+        story.step("helm uninstall keeps CRDs, objects and brokers");
+
+        helm(&["install", "forebay", "charts/forebay", "--wait"]).await?;
+        story.merge::<Topic>("events", json!({"spec": {"partitions": 5}})).await?;
+        story.expect_ready::<Topic>("events", 60).await?;
+        ensure!(identities(story).await? == before, "a second installation takes over what is there");
+        Ok(())
+    })
+    .await
+}
+
+/// Leaves a CRD as an older chart would have: with one column less. Gives how many are left.
+async fn remove_a_column(crds: &Api<CustomResourceDefinition>) -> Result<usize> {
+    let mut versions = crds.get(CRD).await?.spec.versions;
+    let columns = versions.first_mut().and_then(|version| version.additional_printer_columns.as_mut());
+    let columns = columns.context("the CRD has no columns")?;
+    columns.remove(0);
+    let left = columns.len();
+    let patch = Patch::Merge(json!({"spec": {"versions": versions}}));
+    crds.patch(CRD, &PatchParams::default(), &patch).await?;
+    Ok(left)
+}
+
+/// Who is there: another uid is another object.
+async fn identities(story: &Story) -> Result<Vec<String>> {
+    async fn uid<K>(story: &Story, name: &str) -> Result<String>
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + serde::de::DeserializeOwned
+            + std::fmt::Debug,
+    {
+        let object = story.api::<K>().get(name).await.with_context(|| format!("{name} is not there"))?;
+        object.uid().with_context(|| format!("{name} has no uid"))
+    }
+    Ok(vec![
+        uid::<Cluster>(story, "c").await?,
+        uid::<Topic>(story, "events").await?,
+        uid::<KubePod>(story, "c-broker-0").await?,
+    ])
+}
+
+async fn helm(arguments: &[&str]) -> Result<()> {
+    let output = Command::new(root().join("e2e/cluster/cluster"))
+        .arg("helm")
+        .args(arguments)
+        .args(["--namespace", OPERATOR_NAMESPACE, "--timeout", "90s"])
+        .current_dir(root())
+        .output()
+        .await?;
+    ensure!(output.status.success(), "helm {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}

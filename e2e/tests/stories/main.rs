@@ -1,0 +1,9 @@
+//! Stories on a real cluster with the operator installed. Each has its own namespace, so that they run side by side.
+//!
+//! `cargo xtask e2e` runs them; `cargo xtask e2e NAME` those whose name contains NAME.
+
+mod in_force;
+mod monitoring;
+mod profiles;
+mod quickstart;
+mod topics;

@@ -1,0 +1,127 @@
+//! A real Prometheus scrapes brokers and operator; every query of the dashboard and of the alerts has an answer, and the
+//! lag of a stopped consumer is exact.
+
+use anyhow::{Context, Result, ensure};
+use forebay_crds::{Cluster, Topic};
+use forebay_e2e::prometheus::config::Monitor;
+use forebay_e2e::prometheus::{Prometheus, dashboard_queries, expression};
+use forebay_e2e::{Pod, Story, root, tell};
+use serde_json::Value;
+use tokio::process::Command;
+
+/// A consumer that stops in the middle of two partitions, and a third that nobody has written to.
+const MANIFESTS: &str = "
+apiVersion: forebay.dev/v1alpha1
+kind: Cluster
+metadata: {name: c}
+spec:
+  replicas: 1
+  disks: [{name: data, size: 1Gi}]
+---
+apiVersion: forebay.dev/v1alpha1
+kind: Topic
+metadata: {name: events}
+spec:
+  clusterRef: {name: c}
+  partitions: 3
+";
+const PRODUCED: f64 = 1000.0;
+const CONSUMED: f64 = 400.0;
+
+#[tokio::test]
+async fn dashboards_and_alerts_have_series_and_lag_is_exact() -> Result<()> {
+    tell("monitoring", async |story| {
+        story.apply(MANIFESTS).await?;
+        let prometheus = start().await?;
+        story.expect_ready::<Cluster>("c", 90).await?;
+        story.expect_ready::<Topic>("events", 30).await?;
+        traffic(story).await?;
+
+        let told = every_query_answers(story, &prometheus).await;
+        if told.is_err() {
+            println!("{}", prometheus.log());
+        }
+        told?;
+        lag_is_exact(story, &prometheus).await
+    })
+    .await
+}
+
+/// Prometheus with the monitors and rules that the chart installs.
+async fn start() -> Result<Prometheus> {
+    let pod_monitor = rendered("podmonitor", "podMonitor.enabled=true").await?;
+    let service_monitor = rendered("servicemonitor", "serviceMonitor.enabled=true").await?;
+    let rules = rendered("prometheusrule", "prometheusRule.enabled=true").await?;
+    let monitors = [Monitor { object: pod_monitor, port: 9644 }, Monitor { object: service_monitor, port: 8080 }];
+    Prometheus::start(&monitors, &rules["spec"]).await
+}
+
+async fn rendered(template: &str, switch: &str) -> Result<Value> {
+    let output = Command::new(root().join("e2e/cluster/cluster"))
+        .args(["helm", "template", "forebay"])
+        .arg(root().join("charts/forebay"))
+        .args(["--show-only", &format!("templates/{template}.yaml"), "--kube-version", "1.34", "--set", switch])
+        .output()
+        .await?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_yaml_ng::from_slice(&output.stdout).context("helm did not print YAML")
+}
+
+/// Something of everything that is counted: produced, consumed in part, an error, a partition without an offset.
+async fn traffic(story: &Story) -> Result<()> {
+    let kafka = story.kafka("c");
+    kafka.produce("events", 0..500, Some(0)).await?;
+    kafka.produce("events", 500..1000, Some(1)).await?;
+    let bootstrap = kafka.bootstrap();
+    let group = ["-b", &bootstrap, "-X", "auto.offset.reset=earliest", "-q", "-c", "400", "-G", "stopped", "events"];
+    Pod::kcat(&group).run(story, 60).await?;
+    let missing = ["-C", "-b", &bootstrap, "-t", "no-such-topic", "-e"];
+    ensure!(Pod::kcat(&missing).run(story, 60).await.is_err(), "a topic that is not there cannot be read");
+    Ok(())
+}
+
+async fn every_query_answers(story: &Story, prometheus: &Prometheus) -> Result<()> {
+    let dashboard = root().join("charts/forebay/dashboards/overview.json");
+    let mut queries = dashboard_queries(&dashboard, &story.namespace, "c")?;
+    let rules = story.eventually("Prometheus has loaded the alerts", 30, async || {
+        let rules = prometheus.rules().await?;
+        ensure!(!rules.is_empty(), "no rule yet");
+        Ok(rules)
+    });
+    for rule in rules.await? {
+        let (alert, query) = (rule["name"].as_str().unwrap_or_default(), rule["query"].as_str().unwrap_or_default());
+        ensure!(rule["lastError"].is_null(), "{alert}: {}", rule["lastError"]);
+        queries.extend(expression::operands(query).into_iter().map(|part| (alert.to_owned(), part)));
+    }
+    let count = queries.len();
+    story
+        .eventually(&format!("all {count} queries of dashboard and alerts have series"), 90, async || {
+            let mut empty = Vec::new();
+            for (title, query) in &queries {
+                if prometheus.query(query).await.with_context(|| title.clone())?.is_empty() {
+                    empty.push(format!("{title}: {query}"));
+                }
+            }
+            ensure!(empty.is_empty(), "{} without series:\n{}", empty.len(), empty.join("\n"));
+            Ok(())
+        })
+        .await
+}
+
+/// Three ways to the same figure: what was read, what is committed, and what the broker says the lag is.
+async fn lag_is_exact(story: &Story, prometheus: &Prometheus) -> Result<()> {
+    let selector = format!("{{namespace=\"{}\", consumergroup=\"stopped\", topic=\"events\"}}", story.namespace);
+    let sum = async |metric: &str| -> Result<f64> {
+        let series = prometheus.query(&format!("sum({metric}{selector})")).await?;
+        Ok(series.first().context("no series")?.1)
+    };
+    story
+        .eventually("the lag of a stopped consumer is exact", 30, async || {
+            let (lag, committed) =
+                (sum("kafka_consumergroup_lag").await?, sum("kafka_consumergroup_current_offset").await?);
+            ensure!((lag, committed) == (PRODUCED - CONSUMED, CONSUMED), "lag {lag}, committed {committed}");
+            ensure!(sum("forebay_consumergroup_no_offset").await? == 1.0, "partition 2 has no offset");
+            Ok(())
+        })
+        .await
+}

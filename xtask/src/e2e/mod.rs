@@ -1,0 +1,84 @@
+//! `cargo xtask e2e`: the tests on a real Kubernetes cluster, from building the images to taking the cluster down.
+//!
+//! What must hold: the cluster goes however this ends (unless it is to be kept), and what takes long says that it goes on.
+
+mod provider;
+mod tools;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::chart::{chart, helm};
+use crate::image::{self, What};
+use crate::run::{cargo, step, workspace_root};
+use provider::{Cluster, Provider};
+
+/// Options of `cargo xtask e2e`.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Args {
+    /// Where the cluster comes from.
+    #[arg(long, value_enum, env = "FOREBAY_E2E_PROVIDER", default_value = "bare")]
+    provider: Provider,
+    /// Leave the cluster as it is at the end; the next run uses it again.
+    #[arg(long)]
+    keep: bool,
+    /// With `--provider current`: a command that makes the image archives known to the cluster; their paths are added.
+    #[arg(long, env = "FOREBAY_E2E_LOAD")]
+    load: Option<String>,
+    /// Stories run at the same time.
+    #[arg(long, default_value_t = 4)]
+    jobs: u16,
+    /// Only stories whose name contains this.
+    filter: Option<String>,
+}
+
+/// Images, cluster, operator, stories; the first failure ends it.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    tools::install_packages(&["kcat", "prometheus"])?;
+    // What compiles, compiles before the cluster takes its share of the machine.
+    let mut archives = image::build(What::All)?;
+    archives.push(tools::pack_kcat()?);
+    step("stories: compile", test("stories", &["--no-run"]).arg("--quiet"))?;
+    step("release: compile", test("release", &["--no-run"]).arg("--quiet"))?;
+    let cluster = Cluster::up(args.provider, args.keep)?;
+    cluster.load(&archives, args.load.as_deref())?;
+    install(&cluster)?;
+    let jobs = args.jobs.to_string();
+    let mut stories = test("stories", &["--quiet", "--", "--nocapture", "--test-threads", &jobs]);
+    step("stories", stories.args(&args.filter).env("KUBECONFIG", &cluster.kubeconfig))?;
+    let mut release = test("release", &["--quiet", "--", "--nocapture"]);
+    step("release: upgrade and uninstall", release.args(&args.filter).env("KUBECONFIG", &cluster.kubeconfig))?;
+    cluster.down()
+}
+
+/// The operator as a user installs it, waited for.
+fn install(cluster: &Cluster) -> Result<()> {
+    let mut command = helm();
+    command.args(["upgrade", "--install", "forebay"]).arg(chart());
+    command.args(["--namespace", "forebay-system", "--create-namespace", "--wait", "--timeout", "120s"]);
+    command.args(["--set", "logLevel=debug"]).env("KUBECONFIG", &cluster.kubeconfig);
+    let installed = step("helm install", &mut command);
+    if installed.is_err() {
+        // The reason is in the operator's pod, which goes with the cluster.
+        for what in [&["describe", "pods"][..], &["logs", "deployment/forebay-operator", "--tail=50"][..]] {
+            let _shown = cluster.kubectl(&["--namespace", "forebay-system"]).args(what).status();
+        }
+    }
+    installed
+}
+
+/// One test target of the crate, with these arguments.
+fn test(target: &str, arguments: &[&str]) -> Command {
+    let mut command = cargo(&["test", "--package", "forebay-e2e", "--features", "cluster", "--test", target]);
+    command.args(arguments);
+    command
+}
+
+/// The folder of what is made for the cluster and is not an image of ours.
+fn work_folder() -> Result<PathBuf> {
+    let folder = workspace_root().join("target/e2e");
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    Ok(folder)
+}
