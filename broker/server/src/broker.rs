@@ -1,31 +1,221 @@
 //! The composition root: everything a broker consists of, and the order in which it starts and stops.
+//!
+//! Start: log directories are claimed, the metadata log is replayed, this broker is registered (its addresses may have
+//! changed), disk threads start, partitions are opened and recovered, groups are loaded, clients are let in.
+//! Stop is the reverse: no new requests, answers written, groups, disk threads, logs closed, directories marked clean.
+//! Nothing is started outside this file, so nothing can be forgotten here.
 
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use forebay_broker_config::BrokerConfig;
+use anyhow::Context;
+use forebay_broker_config::status::BrokerState;
+use forebay_broker_config::{BrokerConfig, ThreadsInForce};
+use forebay_broker_machines::metadata::{BrokerRegistration, CLUSTER_METADATA_TOPIC, Command, Endpoint, Reply};
+use forebay_broker_storage::{Disk, Identity, LogDir, LogName};
+use forebay_broker_wire::types::BrokerId;
 use tokio_util::sync::CancellationToken;
 
+use crate::handlers::init_producer_id::ProducerIds;
+use crate::io::append::{Appender, now_ms};
+use crate::io::busy::{BusyTime, nanos};
+use crate::io::flusher::Flusher;
+use crate::io::warm::Warmer;
 use crate::lifecycle::Lifecycle;
+use crate::metadata::{MetadataStore, SubmitError, cluster_id_for, random_id};
 use crate::metrics::Metrics;
 use crate::net::budget::ByteBudget;
 use crate::net::listener::{Admission, Limits};
+use crate::partitions::{HostedDir, PartitionTable, Progress};
+use crate::status::cgroup;
+
+/// Threads that read cold ranges: enough to keep a disk's queue from running empty, few enough not to starve appends.
+const COLD_READ_THREADS: usize = 2;
 
 /// One running broker. Handlers and tasks share it; it never changes shape.
 pub struct Broker {
     pub(crate) config: Arc<BrokerConfig>,
+    pub(crate) threads: ThreadsInForce,
     pub(crate) limits: Limits,
     pub(crate) budget: ByteBudget,
     pub(crate) admission: Arc<Admission>,
     pub(crate) metrics: Metrics,
     pub(crate) lifecycle: Lifecycle,
+    pub(crate) metadata: MetadataStore,
+    pub(crate) partitions: PartitionTable,
+    pub(crate) appender: Appender,
+    pub(crate) warmer: Warmer,
+    pub(crate) producer_ids: ProducerIds,
     pub(crate) shutdown: CancellationToken,
+    pub(crate) started_at_ms: i64,
+    cluster_id: Arc<str>,
+    network_busy: BusyTime,
+    runtime: tokio::runtime::Handle,
+}
+
+impl std::fmt::Debug for Broker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Broker").field("id", &self.config.broker_id).finish_non_exhaustive()
+    }
 }
 
 impl Broker {
-    pub(crate) fn cluster_id(&self) -> &str {
-        self.config.cluster_id.as_deref().unwrap_or_default()
+    /// Claims the directories, replays the metadata and starts the disk threads; no partition is open yet. Blocks.
+    pub(crate) fn open(
+        config: Arc<BrokerConfig>,
+        endpoints: Vec<Endpoint>,
+        shutdown: CancellationToken,
+        runtime: tokio::runtime::Handle,
+    ) -> anyhow::Result<Self> {
+        let metrics = Metrics::new().context("cannot set up the metrics")?;
+        let (cluster_id, log_dirs) = claim_log_dirs(&config)?;
+        let first = log_dirs.first().context("log.dirs is empty: name at least one directory")?;
+        let metadata = MetadataStore::open(first, Arc::clone(&config)).context("cannot open the metadata log")?;
+        register(&config, &metadata, &cluster_id, endpoints, &log_dirs)?;
+        let located = locate_logs(&log_dirs)?;
+        let dirs = host_dirs(log_dirs, &metrics)?;
+        let threads = config.threads.in_force(cgroup::usable_cores());
+        Ok(Self {
+            threads,
+            limits: limits(&config),
+            budget: ByteBudget::new(config.network.queued_max_request_bytes),
+            admission: Arc::default(),
+            metrics,
+            lifecycle: Lifecycle::default(),
+            metadata,
+            partitions: PartitionTable::new(BrokerId(config.broker_id), dirs, located),
+            appender: Appender::start(threads.io, config.network.queued_max_requests)
+                .context("cannot start the disk threads")?,
+            warmer: Warmer::start(COLD_READ_THREADS).context("cannot start the cold-read threads")?,
+            producer_ids: ProducerIds::default(),
+            shutdown,
+            started_at_ms: now_ms(),
+            cluster_id: cluster_id.into(),
+            network_busy: BusyTime::new(threads.network),
+            runtime,
+            config,
+        })
     }
+
+    pub(crate) fn id(&self) -> BrokerId {
+        BrokerId(self.config.broker_id)
+    }
+
+    pub(crate) fn cluster_id(&self) -> &str {
+        &self.cluster_id
+    }
+
+    /// Opens the partitions of the metadata image, recovering those that need it. Blocks.
+    pub(crate) fn recover(&self) {
+        let began = Instant::now();
+        self.follow(&|progress| match progress {
+            Progress::ToOpen(logs) => self.lifecycle.recovering(u64::try_from(logs).unwrap_or(u64::MAX)),
+            Progress::Opened => self.lifecycle.partition_recovered(),
+        });
+        tracing::info!(
+            partitions = self.partitions.count(),
+            seconds = began.elapsed().as_secs_f64(),
+            "partitions are open"
+        );
+    }
+
+    /// Changes the metadata, and returns when the change is durable and the partitions follow it: the client may be answered.
+    pub(crate) async fn submit(self: &Arc<Self>, command: Command) -> Result<Reply, SubmitError> {
+        let broker = Arc::clone(self);
+        let submitted = tokio::task::spawn_blocking(move || {
+            let reply = broker.metadata.submit(command)?;
+            broker.follow(&|_progress| {});
+            Ok(reply)
+        });
+        submitted.await.unwrap_or(Err(SubmitError::Busy))
+    }
+
+    fn follow(&self, progress: &(dyn Fn(Progress) + Sync)) {
+        self.partitions.follow(&self.metadata.image(), &self.config, &self.metrics, progress);
+    }
+
+    /// Share of the network threads' time spent working since the reading before.
+    pub(crate) fn network_busy_ratio(&self) -> f64 {
+        let metrics = self.runtime.metrics();
+        let busy: Duration = (0..metrics.num_workers()).map(|worker| metrics.worker_total_busy_duration(worker)).sum();
+        self.network_busy.ratio_of(nanos(busy), Instant::now())
+    }
+
+    /// Stops what `open` started, when no request is served any more, and closes all logs. Blocks.
+    pub(crate) fn close(&self) {
+        self.lifecycle.enter(BrokerState::Stopping);
+        self.appender.stop();
+        self.warmer.stop();
+        for dir in &self.partitions.dirs {
+            dir.flusher.stop();
+        }
+        if let Err(error) = self.metadata.close() {
+            tracing::error!(%error, "the metadata log could not be closed");
+        }
+        self.partitions.close();
+        tracing::info!("stopped");
+    }
+}
+
+fn claim_log_dirs(config: &BrokerConfig) -> anyhow::Result<(String, Vec<Arc<LogDir>>)> {
+    let disk = Disk::real();
+    let mut found = Vec::new();
+    for path in &config.log_dirs {
+        found.extend(Identity::read(&disk, path).with_context(|| format!("log directory {}", path.display()))?);
+    }
+    let cluster_id = cluster_id_for(config.cluster_id.as_deref(), &found)?;
+    let claim = |path: &PathBuf| {
+        let wanted =
+            Identity { cluster_id: cluster_id.clone(), node_id: BrokerId(config.broker_id), directory_id: random_id() };
+        LogDir::open(disk.clone(), path, &wanted, config.log.reserve_bytes)
+    };
+    let log_dirs = config.log_dirs.iter().map(claim).collect::<Result<Vec<_>, _>>()?;
+    Ok((cluster_id, log_dirs))
+}
+
+fn register(
+    config: &BrokerConfig,
+    metadata: &MetadataStore,
+    cluster_id: &str,
+    endpoints: Vec<Endpoint>,
+    log_dirs: &[Arc<LogDir>],
+) -> anyhow::Result<()> {
+    let registration = BrokerRegistration {
+        broker_id: BrokerId(config.broker_id),
+        cluster_id: cluster_id.to_owned(),
+        rack: config.rack.clone(),
+        endpoints,
+        directories: log_dirs.iter().map(|dir| dir.identity().directory_id).collect(),
+    };
+    match metadata.submit(Command::RegisterBroker(registration))? {
+        Reply::Registered(Ok(epoch)) => {
+            tracing::info!(broker = config.broker_id, cluster = cluster_id, epoch, "registered");
+            Ok(())
+        }
+        Reply::Registered(Err(error)) => Err(error).context("this broker could not be registered"),
+        other => anyhow::bail!("registering this broker was answered by {other:?}"),
+    }
+}
+
+/// Which directory has which log. The metadata log is not a partition that clients see.
+fn locate_logs(log_dirs: &[Arc<LogDir>]) -> anyhow::Result<HashMap<LogName, usize>> {
+    let mut located = HashMap::new();
+    for (number, log_dir) in log_dirs.iter().enumerate() {
+        let logs = log_dir.logs()?.into_iter().filter(|name| name.topic != CLUSTER_METADATA_TOPIC);
+        located.extend(logs.map(|name| (name, number)));
+    }
+    Ok(located)
+}
+
+fn host_dirs(log_dirs: Vec<Arc<LogDir>>, metrics: &Metrics) -> anyhow::Result<Vec<Arc<HostedDir>>> {
+    let host = |(number, log_dir): (usize, Arc<LogDir>)| {
+        let flush_duration = metrics.flush_duration(&log_dir.path().display().to_string());
+        let flusher = Flusher::start(number).context("cannot start a flusher thread")?;
+        Ok(Arc::new(HostedDir { log_dir, flusher, flush_duration }))
+    };
+    log_dirs.into_iter().enumerate().map(host).collect()
 }
 
 fn limits(config: &BrokerConfig) -> Limits {
@@ -37,7 +227,6 @@ fn limits(config: &BrokerConfig) -> Limits {
         connections_per_ip_max: network.max_connections_per_ip,
         idle_max: Duration::from_millis(network.connections_max_idle_ms),
         send_buffer_bytes: bytes(network.socket_send_buffer_bytes),
-        receive_buffer_bytes: bytes(network.socket_receive_buffer_bytes),
         backlog: network.socket_listen_backlog_size,
     }
 }

@@ -1,12 +1,20 @@
 //! The shell of the broker: sockets, handlers, disk threads, tasks, metrics. Decisions live in the crates below it.
 //!
-//! Read in the order of a request: `net` cuts frames and keeps order, `handlers` (one file per API) answer, `io` has the
-//! threads that touch disks; `broker.rs` says what there is and in which order it starts and stops.
+//! Read in the order of a request: `net` cuts frames and keeps order, `handlers` (one file per API) answer, `partitions`
+//! knows what is open, `io` has the threads that touch disks; `broker.rs` says what there is and in which order it starts
+//! and stops.
+
+pub mod program;
+mod run;
 
 pub mod broker;
 mod handlers;
+mod io;
 mod lifecycle;
-pub(crate) mod metadata;
+mod metadata;
 pub mod metrics;
 mod net;
+mod partitions;
 mod status;
+
+pub use run::{Started, run};

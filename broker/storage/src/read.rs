@@ -32,6 +32,8 @@ pub struct FileSlice {
     pub first_offset: Offset,
     /// True when it starts among the newest batches, which are almost surely in the page cache.
     pub recent: bool,
+    /// True when there is more to read behind it: `max_bytes` or the segment's end cut it off.
+    pub more: bool,
 }
 
 impl FileSlice {
@@ -125,6 +127,8 @@ struct Target {
     found: Option<RecentBatch>,
     /// Where reading must end, when known without a search.
     limit: Option<u64>,
+    /// What may be read goes on in the next segment.
+    continues: bool,
 }
 
 impl View {
@@ -205,7 +209,8 @@ impl View {
             None
         };
         let found = if active { self.recent_at(offset) } else { None };
-        Target { segment: Arc::clone(&self.segments[at]), size, found, limit }
+        let continues = !active && upto > next;
+        Target { segment: Arc::clone(&self.segments[at]), size, found, limit, continues }
     }
 
     /// The base offset of the segment after the one with `base`.
@@ -321,5 +326,6 @@ fn slice(target: Target, first: RecentBatch, spec: &ReadSpec) -> Result<Option<F
         length: u32::try_from(length).unwrap_or(u32::MAX),
         first_offset: first.base,
         recent: target.found.is_some(),
+        more: target.continues || length < readable,
     }))
 }

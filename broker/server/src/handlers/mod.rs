@@ -5,6 +5,14 @@
 //! the connection as a [`RequestError`].
 
 mod api_versions;
+pub(crate) mod error_code;
+mod fetch;
+pub(crate) mod init_producer_id;
+mod list_offsets;
+pub(crate) mod lookup;
+mod metadata;
+mod offset_for_leader_epoch;
+pub(crate) mod produce;
 pub(crate) mod request;
 pub(crate) mod versions;
 
@@ -18,6 +26,7 @@ use forebay_broker_wire::messages::{Message, Request as WireRequest};
 use forebay_broker_wire::primitives::Decoder;
 use forebay_broker_wire::types::{ApiKey, ErrorCode};
 
+use self::produce::PendingProduce;
 pub(crate) use self::request::RequestContext;
 use self::request::{Request, RequestError};
 use crate::broker::Broker;
@@ -33,6 +42,12 @@ pub(crate) struct Finished {
 
 type Handling<'a> = Pin<Box<dyn Future<Output = Result<Answer, RequestError>> + Send + 'a>>;
 
+/// Hands the batches of a Produce to the disk threads; what is pending ends when they have answered.
+pub(crate) async fn begin_produce(broker: &Arc<Broker>, mut request: Request) -> Result<PendingProduce, RequestError> {
+    let body = decode(&request.context, &mut request.body)?;
+    Ok(produce::begin(broker, request.context, body).await)
+}
+
 /// Handles any other request to its end.
 pub(crate) async fn handle(broker: &Arc<Broker>, request: Request) -> Result<Finished, RequestError> {
     let Request { api_key, context, body } = request;
@@ -43,6 +58,11 @@ pub(crate) async fn handle(broker: &Arc<Broker>, request: Request) -> Result<Fin
 fn route<'a>(broker: &'a Arc<Broker>, context: &'a RequestContext, api_key: ApiKey, body: Decoder) -> Handling<'a> {
     match api_key {
         ApiKey::ApiVersions => Box::pin(api_versions::answer(broker, context, body)),
+        ApiKey::Fetch => Box::pin(fetch::answer(broker, context, body)),
+        ApiKey::InitProducerId => serve(broker, context, body, init_producer_id::handle),
+        ApiKey::ListOffsets => serve(broker, context, body, list_offsets::handle),
+        ApiKey::Metadata => serve(broker, context, body, metadata::handle),
+        ApiKey::OffsetForLeaderEpoch => serve(broker, context, body, offset_for_leader_epoch::handle),
         // Produce goes by `begin_produce`, and whatever is not in the table of versions was refused before.
         _ => Box::pin(async move { Err(RequestError::UnknownApi { api_key: api_key.as_i16() }) }),
     }
@@ -71,7 +91,7 @@ fn decode<R: WireRequest>(context: &RequestContext, body: &mut Decoder) -> Resul
     R::decode(body, version).map_err(|source| RequestError::Body { api, version, source })
 }
 
-/// The response as a frame; `files` are the ranges that its records name.
+/// The response as a frame; `files` are the ranges that its records name. Its error codes are counted here, for every API.
 fn encode<M: Message>(
     broker: &Broker,
     context: &RequestContext,
@@ -79,6 +99,7 @@ fn encode<M: Message>(
     files: Vec<FileRange>,
 ) -> Result<Answer, RequestError> {
     let (api, version) = (M::API_KEY.name(), context.api_version);
+    response.for_each_error_code(&mut |code| broker.metrics.requests.error(M::API_KEY, ErrorCode::from_code(code)));
     let parts = encode_response(response, version, context.correlation_id).map_err(|source| RequestError::Answer {
         api,
         version,

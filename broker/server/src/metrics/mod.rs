@@ -2,6 +2,8 @@
 
 pub mod catalog;
 pub(crate) mod counters;
+pub(crate) mod http;
 pub(crate) mod process;
+pub(crate) mod scrape;
 
-pub(crate) use counters::Metrics;
+pub(crate) use counters::{Metrics, TopicMetrics};

@@ -5,10 +5,12 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
+use forebay_broker_config::{BrokerConfig, Listener};
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,7 +31,6 @@ pub(crate) struct Limits {
     pub(crate) idle_max: Duration,
     /// `None` leaves the kernel's choice and its autotuning.
     pub(crate) send_buffer_bytes: Option<usize>,
-    pub(crate) receive_buffer_bytes: Option<usize>,
     pub(crate) backlog: i32,
 }
 
@@ -82,16 +83,64 @@ impl Drop for Admitted {
     }
 }
 
-pub(crate) fn bind(address: SocketAddr, limits: &Limits) -> io::Result<TcpListener> {
+/// A socket that has its address but lets nobody in yet: clients are refused, not kept waiting, until the broker is ready.
+#[derive(Debug)]
+pub(crate) struct BoundListener {
+    pub(crate) address: SocketAddr,
+    name: Arc<str>,
+    socket: Socket,
+}
+
+impl BoundListener {
+    pub(crate) fn listen(self, backlog: i32) -> io::Result<(TcpListener, Arc<str>)> {
+        self.socket.listen(backlog)?;
+        Ok((TcpListener::from_std(self.socket.into())?, self.name))
+    }
+}
+
+/// Takes the addresses of all `listeners`.
+pub(crate) async fn bind_all(config: &BrokerConfig) -> anyhow::Result<Vec<BoundListener>> {
+    let mut bound = Vec::new();
+    for listener in &config.listeners {
+        let shown = format!("{}://{}:{}", listener.name, listener.host, listener.port);
+        let socket = bind(listener, config).await.with_context(|| format!("cannot listen on {shown} (listeners)"))?;
+        bound.push(socket);
+    }
+    Ok(bound)
+}
+
+async fn bind(listener: &Listener, config: &BrokerConfig) -> anyhow::Result<BoundListener> {
+    // An empty host is every interface, of both families where the system has both.
+    let addresses: Vec<SocketAddr> = if listener.host.is_empty() {
+        vec![(Ipv6Addr::UNSPECIFIED, listener.port).into(), (Ipv4Addr::UNSPECIFIED, listener.port).into()]
+    } else {
+        tokio::net::lookup_host((listener.host.as_str(), listener.port)).await?.collect()
+    };
+    let mut last_error = anyhow::anyhow!("the host has no address");
+    for address in addresses {
+        match bind_one(address, config) {
+            Ok(socket) => {
+                let address = socket.local_addr()?.as_socket().context("not an IP address")?;
+                return Ok(BoundListener { address, name: listener.name.as_str().into(), socket });
+            }
+            Err(error) => last_error = error.into(),
+        }
+    }
+    Err(last_error)
+}
+
+fn bind_one(address: SocketAddr, config: &BrokerConfig) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
     // Set before listening: the window scale of a connection is settled in its handshake.
-    if let Some(bytes) = limits.receive_buffer_bytes {
-        socket.set_recv_buffer_size(bytes)?;
+    if let Some(bytes) = config.network.socket_receive_buffer_bytes {
+        socket.set_recv_buffer_size(usize::try_from(bytes).unwrap_or(usize::MAX))?;
     }
     socket.bind(&address.into())?;
-    socket.listen(limits.backlog)?;
-    TcpListener::from_std(socket.into())
+    Ok(socket)
 }
 
 /// Serves until shutdown, then waits for the connections to write their last answers.
@@ -153,7 +202,6 @@ mod tests {
             connections_per_ip_max,
             idle_max: Duration::from_secs(1),
             send_buffer_bytes: None,
-            receive_buffer_bytes: None,
             backlog: 1,
         }
     }

@@ -24,6 +24,12 @@ pub(crate) fn resources() -> Resources {
     }
 }
 
+/// Whole cores to size thread pools by: a part of a core still needs a thread.
+pub(crate) fn usable_cores() -> usize {
+    let cores = resources().cores.ceil();
+    (1..=1024).rev().find(|count| f64::from(*count) <= cores).and_then(|count| usize::try_from(count).ok()).unwrap_or(1)
+}
+
 /// The directories whose limits hold for this process: its own cgroup and everything above it, as far as it is visible.
 /// Inside a container the path of the host is not there and the root is the container's own cgroup.
 fn ancestry(root: &Path, own: &str, controller: &str) -> Vec<PathBuf> {

@@ -1,6 +1,83 @@
-//! What is in force, read back from the system: limits, mounts, kernel settings, the container's resources.
+//! What is in force, read back from the system and from the broker: the answer of `/status`.
+//!
+//! What must hold: every figure is read when asked for, not remembered from the configuration; what can't be read here is
+//! absent, never zero.
 
 pub(crate) mod cgroup;
 pub(crate) mod kernel;
 pub(crate) mod limits;
 pub(crate) mod mounts;
+
+use std::sync::Arc;
+
+use forebay_broker_config::status::{BrokerStatus, FlushStatus, LogDirStatus, NofileStatus, ThreadStatus};
+use forebay_broker_machines::metadata::TopicImage;
+use forebay_broker_wire::types::Uuid;
+
+use crate::broker::Broker;
+use crate::metadata::effective;
+use crate::partitions::HostedDir;
+
+/// Reads files and asks file systems: for a blocking thread.
+pub(crate) fn of(broker: &Broker) -> BrokerStatus {
+    let resources = cgroup::resources();
+    let image = broker.metadata.image();
+    let no_settings = TopicImage { id: Uuid::ZERO, name: "".into(), partitions: Vec::new(), config: Arc::default() };
+    let defaults = effective::log_config(&broker.config, &image, &no_settings);
+    let own = image.broker(broker.id());
+    let endpoints = own.map(|own| own.endpoints.iter());
+    BrokerStatus {
+        broker_id: broker.config.broker_id,
+        cluster_id: broker.cluster_id().to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        state: broker.lifecycle.state(),
+        recovery: broker.lifecycle.recovery(),
+        pid: std::process::id(),
+        started_at_ms: broker.started_at_ms,
+        advertised: endpoints
+            .into_iter()
+            .flatten()
+            .map(|endpoint| format!("{}://{}:{}", endpoint.listener, endpoint.host, endpoint.port))
+            .collect(),
+        threads: ThreadStatus {
+            network: broker.threads.network,
+            io: broker.threads.io,
+            replica_fetchers: broker.config.threads.replica_fetchers,
+        },
+        nofile: nofile(broker),
+        log_dirs: broker.partitions.dirs.iter().map(|dir| log_dir(broker, dir)).collect(),
+        kernel: kernel::kernel(),
+        flush: FlushStatus { messages: defaults.flush_messages, ms: defaults.flush_ms },
+        cores: resources.cores,
+        memory_limit_bytes: resources.memory_limit_bytes,
+        partitions: u64::try_from(broker.partitions.count()).unwrap_or(u64::MAX),
+    }
+}
+
+fn nofile(broker: &Broker) -> NofileStatus {
+    let in_force = limits::nofile();
+    // "unlimited" is the largest number there is, to whoever compares.
+    let or_unlimited = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
+    NofileStatus {
+        soft: in_force.map_or(0, |limit| or_unlimited(limit.soft)),
+        hard: in_force.map_or(0, |limit| or_unlimited(limit.hard)),
+        wanted: broker.config.nofile_wanted,
+    }
+}
+
+fn log_dir(broker: &Broker, dir: &HostedDir) -> LogDirStatus {
+    let log_dir = &dir.log_dir;
+    let mount = mounts::mount_of(log_dir.path());
+    let space = log_dir.disk().space(log_dir.path()).ok();
+    LogDirStatus {
+        path: log_dir.path().display().to_string(),
+        directory_id: log_dir.identity().directory_id.to_string(),
+        mount_point: mount.as_ref().map(|mount| mount.point.display().to_string()),
+        fs_type: mount.as_ref().map(|mount| mount.fs_type.clone()),
+        mount_options: mount.map(|mount| mount.options).unwrap_or_default(),
+        total_bytes: space.map_or(0, |space| space.total_bytes),
+        free_bytes: space.map_or(0, |space| space.free_bytes),
+        used_bytes: broker.partitions.used_bytes(dir),
+        poisoned: log_dir.poisoned().is_some(),
+    }
+}

@@ -1,0 +1,73 @@
+//! From our errors to Kafka's codes: the one place where that is decided.
+//!
+//! What must hold: what a client can mend gets the code that says so, with words beside it where the protocol has room;
+//! a disk that failed is KAFKA_STORAGE_ERROR, which clients retry, never UNKNOWN_SERVER_ERROR.
+
+use forebay_broker_machines::metadata::CreateTopicError;
+use forebay_broker_partition::{AppendError, InvalidBatch, ReadError, SequenceError};
+use forebay_broker_storage::AppendError as LogAppendError;
+use forebay_broker_wire::types::ErrorCode;
+
+use crate::io::append::WriteError;
+
+/// An answer that says no.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) code: ErrorCode,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+pub(crate) fn code_of_create_topic(error: &CreateTopicError) -> ErrorCode {
+    match error {
+        CreateTopicError::InvalidName { .. } | CreateTopicError::Collides { .. } => ErrorCode::InvalidTopicException,
+        CreateTopicError::AlreadyExists { .. } => ErrorCode::TopicAlreadyExists,
+        CreateTopicError::Twice { .. } | CreateTopicError::CountsAndAssignment => ErrorCode::InvalidRequest,
+        CreateTopicError::InvalidPartitions { .. } => ErrorCode::InvalidPartitions,
+        CreateTopicError::TooManyPartitions { .. } => ErrorCode::PolicyViolation,
+        CreateTopicError::InvalidReplicationFactor { .. } => ErrorCode::InvalidReplicationFactor,
+        CreateTopicError::InvalidAssignment { .. } => ErrorCode::InvalidReplicaAssignment,
+        CreateTopicError::InvalidConfig { .. } => ErrorCode::InvalidConfig,
+    }
+}
+
+pub(crate) fn code_of_write(error: &WriteError) -> ErrorCode {
+    match error {
+        WriteError::Append(AppendError::Log(error)) => code_of_append(error),
+        // Closed here means that its topic is being deleted, or that this broker is going down.
+        WriteError::Append(AppendError::Closed(_)) | WriteError::Stopping => ErrorCode::NotLeaderOrFollower,
+        WriteError::Flush(_) => ErrorCode::KafkaStorageError,
+    }
+}
+
+fn code_of_append(error: &LogAppendError) -> ErrorCode {
+    match error {
+        LogAppendError::Invalid(invalid) => match invalid {
+            InvalidBatch::Empty | InvalidBatch::InvalidRecord { .. } => ErrorCode::InvalidRecord,
+            InvalidBatch::Corrupt { .. } => ErrorCode::CorruptMessage,
+            InvalidBatch::Magic { .. } => ErrorCode::UnsupportedForMessageFormat,
+            InvalidBatch::TooLarge { .. } => ErrorCode::MessageTooLarge,
+            InvalidBatch::LargerThanSegment { .. } => ErrorCode::RecordListTooLarge,
+            InvalidBatch::Timestamp { .. } => ErrorCode::InvalidTimestamp,
+        },
+        LogAppendError::Sequence(SequenceError::InvalidProducerEpoch { .. }) => ErrorCode::InvalidProducerEpoch,
+        LogAppendError::Sequence(SequenceError::OutOfOrder { .. }) => ErrorCode::OutOfOrderSequenceNumber,
+        LogAppendError::NotNext { .. } => ErrorCode::UnknownServerError,
+        LogAppendError::DiskFull(_) | LogAppendError::Poisoned(_) => ErrorCode::KafkaStorageError,
+    }
+}
+
+pub(crate) fn code_of_read(error: &ReadError) -> ErrorCode {
+    match error {
+        ReadError::FencedLeaderEpoch { .. } => ErrorCode::FencedLeaderEpoch,
+        ReadError::UnknownLeaderEpoch { .. } => ErrorCode::UnknownLeaderEpoch,
+        ReadError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+        ReadError::Closed(_) => ErrorCode::NotLeaderOrFollower,
+        ReadError::Disk(_) => ErrorCode::KafkaStorageError,
+    }
+}

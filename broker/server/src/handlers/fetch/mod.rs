@@ -1,0 +1,204 @@
+//! Fetch: reads each partition as far as the request's limits allow, waits for more if that is worth it (`limits.rs`), and
+//! answers with ranges of segment files that are sent without being read here (`response.rs`).
+//!
+//! What must hold: a waiting fetch costs nothing but its memory until bytes come (`wait.rs`); a fetch session is never
+//! opened (session id 0), so every request is complete in itself; ranges that are not in the page cache are read by other
+//! threads before this one sends them.
+
+mod limits;
+mod response;
+mod wait;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_broker_partition::{FetchSpec, FetchWaiter, Isolation, ReadResult};
+use forebay_broker_wire::messages::fetch::{FetchPartition, FetchRequest};
+use forebay_broker_wire::primitives::Decoder;
+use forebay_broker_wire::types::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, Str, Uuid};
+use tokio::time::Instant;
+
+use self::limits::{Found, Hold, Verdict, decide};
+use self::response::ReadPartition;
+use self::wait::Growth;
+use super::decode;
+use super::error_code::{Failure, code_of_read};
+use super::lookup::find_topic;
+use super::request::{RequestContext, RequestError};
+use crate::broker::Broker;
+use crate::net::send::Answer;
+use crate::partitions::Hosted;
+
+/// A request that can never be satisfied is held only while bytes come at least this often.
+const GROWTH_PAUSE: Duration = Duration::from_millis(5);
+
+/// One partition of the request, looked up once.
+pub(super) struct Wanted {
+    pub(super) topic: usize,
+    pub(super) request: FetchPartition,
+    pub(super) hosted: Result<Arc<Hosted>, Failure>,
+}
+
+/// How the response is grouped, in the order of the request.
+pub(super) struct WantedTopic {
+    pub(super) name: Str,
+    pub(super) id: Uuid,
+}
+
+struct Fetch {
+    topics: Vec<WantedTopic>,
+    wanted: Vec<Wanted>,
+    min_bytes: u64,
+    max_bytes: u64,
+    isolation: Isolation,
+}
+
+pub(super) async fn answer(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    mut body: Decoder,
+) -> Result<Answer, RequestError> {
+    let request: FetchRequest = decode(context, &mut body)?;
+    if let Some(error) = refuse_session(&request) {
+        return response::refused(broker, context, error);
+    }
+    let deadline = Instant::now() + Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
+    let fetch = look_up(broker, request);
+    let mut read = fetch.read();
+    if let Verdict::Wait { .. } = fetch.verdict(&read) {
+        read = fetch.wait(broker, deadline).await;
+    }
+    response::warm(broker, &fetch.wanted, &read).await;
+    response::answer(broker, context, &fetch.topics, &fetch.wanted, read)
+}
+
+/// A session can't be continued, as none was ever opened; the client then sends everything again.
+fn refuse_session(request: &FetchRequest) -> Option<ErrorCode> {
+    match (request.session_id, request.session_epoch) {
+        (0, -1 | 0) => None,
+        // "Close this session and answer in full": there is nothing to close.
+        (_, -1) => None,
+        (0, _) => Some(ErrorCode::InvalidFetchSessionEpoch),
+        _ => Some(ErrorCode::FetchSessionIdNotFound),
+    }
+}
+
+fn look_up(broker: &Broker, request: FetchRequest) -> Fetch {
+    let mut topics = Vec::with_capacity(request.topics.len());
+    let mut wanted = Vec::new();
+    for (number, topic) in request.topics.into_iter().enumerate() {
+        let found = find_topic(broker, &topic.topic, topic.topic_id);
+        for partition in topic.partitions {
+            let index = PartitionIndex(partition.partition);
+            let hosted = found.as_ref().map_err(Failure::clone).and_then(|found| found.partition(broker, index));
+            wanted.push(Wanted { topic: number, request: partition, hosted });
+        }
+        topics.push(WantedTopic { name: topic.topic, id: topic.topic_id });
+    }
+    let at_least_zero = |bytes: i32| u64::try_from(bytes).unwrap_or(0);
+    Fetch {
+        topics,
+        wanted,
+        min_bytes: at_least_zero(request.min_bytes),
+        max_bytes: at_least_zero(request.max_bytes).min(u64::from(broker.config.network.fetch_max_bytes)),
+        isolation: if request.isolation_level == 1 { Isolation::ReadCommitted } else { Isolation::ReadUncommitted },
+    }
+}
+
+impl Fetch {
+    /// Reads in the order of the request until the whole limit is used up. The first batch is given whole even when it is
+    /// larger than every limit, or a consumer could never get past it.
+    fn read(&self) -> Vec<ReadPartition> {
+        let mut total = 0;
+        let mut read = Vec::with_capacity(self.wanted.len());
+        for wanted in &self.wanted {
+            let one = self.read_one(wanted, self.max_bytes.saturating_sub(total), total == 0);
+            total += one.found.bytes;
+            read.push(one);
+        }
+        read
+    }
+
+    fn read_one(&self, wanted: &Wanted, left_bytes: u64, first: bool) -> ReadPartition {
+        let limit_bytes = u64::try_from(wanted.request.partition_max_bytes).unwrap_or(0);
+        let mut found = Found { limit_bytes, bytes: 0, more: false, failed: false };
+        let hosted = match &wanted.hosted {
+            Ok(hosted) => hosted,
+            Err(failure) => return ReadPartition::failed(found, failure.code),
+        };
+        let spec = FetchSpec {
+            offset: Offset(wanted.request.fetch_offset),
+            max_bytes: u32::try_from(limit_bytes.min(left_bytes)).unwrap_or(u32::MAX),
+            min_one_batch: first,
+            isolation: self.isolation,
+            current_leader_epoch: epoch(wanted.request.current_leader_epoch),
+        };
+        match hosted.partition.read(&spec) {
+            Ok(result) => {
+                found.bytes = result.slice.as_ref().map_or(0, |slice| u64::from(slice.length));
+                // Nothing although there is something: it does not fit.
+                let unread = spec.offset < self.end_for_reader(&result);
+                found.more = result.slice.as_ref().map_or(unread, |slice| slice.more);
+                ReadPartition { found, result: Ok(result) }
+            }
+            Err(error) => ReadPartition::failed(found, code_of_read(&error)),
+        }
+    }
+
+    fn end_for_reader(&self, result: &ReadResult) -> Offset {
+        if self.isolation == Isolation::ReadCommitted { result.last_stable_offset } else { result.high_watermark }
+    }
+
+    fn verdict(&self, read: &[ReadPartition]) -> Verdict {
+        let found: Vec<_> = read.iter().map(|read| read.found).collect();
+        decide(self.min_bytes, self.max_bytes, &found)
+    }
+
+    /// Watches every partition, then reads again whenever enough has come, until there is an answer.
+    async fn wait(&self, broker: &Broker, deadline: Instant) -> Vec<ReadPartition> {
+        let growth = Arc::new(Growth::default());
+        let hosted = self.wanted.iter().filter_map(|wanted| wanted.hosted.as_ref().ok());
+        let _watching: Vec<_> =
+            hosted.map(|hosted| hosted.partition.watch(Arc::clone(&growth) as Arc<dyn FetchWaiter>)).collect();
+        loop {
+            growth.start_over();
+            let read = self.read();
+            let Verdict::Wait { wake_bytes, hold } = self.verdict(&read) else { return read };
+            let now = Instant::now();
+            let until = match hold {
+                Hold::MaxWait => deadline,
+                Hold::WhileGrowing => deadline.min(now + GROWTH_PAUSE),
+            };
+            // Before the deadline a pause without growth ends the wait of a request that can't be satisfied.
+            let grown = tokio::select! {
+                grown = growth.reach(wake_bytes, until) => grown,
+                () = broker.shutdown.cancelled() => false,
+            };
+            if !grown {
+                return if growth.any() { self.read() } else { read };
+            }
+        }
+    }
+}
+
+fn epoch(on_the_wire: i32) -> Option<LeaderEpoch> {
+    (on_the_wire >= 0).then_some(LeaderEpoch(on_the_wire))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(session_id: i32, session_epoch: i32) -> Option<ErrorCode> {
+        refuse_session(&FetchRequest { session_id, session_epoch, ..FetchRequest::default() })
+    }
+
+    #[test]
+    fn only_complete_fetches_are_taken() {
+        assert_eq!(session(0, -1), None, "without a session");
+        assert_eq!(session(0, 0), None, "wants a session, may be answered without");
+        assert_eq!(session(7, -1), None, "closes a session");
+        assert_eq!(session(7, 3), Some(ErrorCode::FetchSessionIdNotFound));
+        assert_eq!(session(0, 3), Some(ErrorCode::InvalidFetchSessionEpoch));
+    }
+}

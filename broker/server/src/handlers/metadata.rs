@@ -1,0 +1,167 @@
+//! Metadata: brokers, topics and who leads what; creates a missing topic when the client asks for it and the broker allows it.
+//!
+//! What must hold: every topic has a non-zero id in every version that has ids; addresses are those advertised for the
+//! listener the client came in by; a topic just created is complete in the same answer, because its partitions are open
+//! before `Broker::submit` returns.
+
+use std::sync::Arc;
+
+use forebay_broker_machines::metadata::{
+    BrokerImage, Command, CreateTopicError, MetadataImage, NewTopic, PartitionImage, Reply, TopicImage, is_internal,
+    name_fault,
+};
+use forebay_broker_wire::messages::metadata::{
+    MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition,
+    MetadataResponseTopic,
+};
+use forebay_broker_wire::types::{ErrorCode, Str, Uuid};
+
+use super::error_code::code_of_create_topic;
+use super::request::RequestContext;
+use crate::broker::Broker;
+
+/// "Not asked for", by the protocol.
+const NO_OPERATIONS: i32 = i32::MIN;
+/// Bits of Kafka's ACL operations: read, write, create, delete, alter, describe, describe configs, alter configs.
+const TOPIC_OPERATIONS: i32 = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11;
+/// Create, alter, describe, cluster action, describe configs, alter configs, idempotent write.
+const CLUSTER_OPERATIONS: i32 = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12;
+/// Topics may be asked for by id from this version on.
+const BY_ID_FROM_VERSION: i16 = 12;
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: MetadataRequest,
+) -> MetadataResponse {
+    let mut created = Vec::new();
+    if let Some(topics) = &request.topics
+        && request.allow_auto_topic_creation
+        && broker.config.auto_create_topics_enable
+    {
+        created = create_missing(broker, topics).await;
+    }
+    let image = broker.metadata.image();
+    let all =
+        request.topics.is_none() || (context.api_version == 0 && request.topics.as_ref().is_some_and(Vec::is_empty));
+    let mut topics: Vec<_> = if all {
+        image.topics().map(|topic| describe(topic)).collect()
+    } else {
+        let asked = request.topics.unwrap_or_default();
+        asked.iter().map(|topic| describe_asked(&image, context, topic, &created)).collect()
+    };
+    if request.include_topic_authorized_operations {
+        for topic in topics.iter_mut().filter(|topic| topic.error_code == 0) {
+            topic.topic_authorized_operations = TOPIC_OPERATIONS;
+        }
+    }
+    MetadataResponse {
+        brokers: image.brokers().filter_map(|known| describe_broker(known, context)).collect(),
+        cluster_id: Some(broker.cluster_id().into()),
+        controller_id: broker.config.broker_id,
+        topics,
+        cluster_authorized_operations: if request.include_cluster_authorized_operations && context.api_version <= 10 {
+            CLUSTER_OPERATIONS
+        } else {
+            NO_OPERATIONS
+        },
+        ..MetadataResponse::default()
+    }
+}
+
+/// Creates what was asked for by name and is not there. Gives the error of each name that could not be created.
+async fn create_missing(broker: &Arc<Broker>, asked: &[MetadataRequestTopic]) -> Vec<(Str, ErrorCode)> {
+    let image = broker.metadata.image();
+    let missing = asked.iter().filter(|topic| topic.topic_id == Uuid::ZERO).filter_map(|topic| topic.name.clone());
+    let mut missing: Vec<Str> = missing
+        .filter(|name| image.topic(name).is_none() && name_fault(name).is_none() && !is_internal(name))
+        .collect();
+    missing.sort();
+    missing.dedup();
+    if missing.is_empty() {
+        return Vec::new();
+    }
+    let topics = missing.iter().map(|name| NewTopic { name: name.to_string(), ..NewTopic::default() }).collect();
+    let results = match broker.submit(Command::CreateTopics { topics, validate_only: false }).await {
+        Ok(Reply::TopicsCreated(results)) => results,
+        Ok(_) | Err(_) => return missing.into_iter().map(|name| (name, ErrorCode::KafkaStorageError)).collect(),
+    };
+    let failed = |error: &CreateTopicError| match error {
+        // Another client was faster.
+        CreateTopicError::AlreadyExists { .. } => None,
+        error => Some(code_of_create_topic(error)),
+    };
+    let results = missing.into_iter().zip(results);
+    results.filter_map(|(name, result)| Some((name, failed(&result.err()?)?))).collect()
+}
+
+fn describe_asked(
+    image: &MetadataImage,
+    context: &RequestContext,
+    asked: &MetadataRequestTopic,
+    not_created: &[(Str, ErrorCode)],
+) -> MetadataResponseTopic {
+    if asked.topic_id != Uuid::ZERO {
+        if context.api_version < BY_ID_FROM_VERSION {
+            return failed(asked, ErrorCode::InvalidRequest);
+        }
+        let found = image.topic_by_id(asked.topic_id);
+        return found.map_or_else(|| failed(asked, ErrorCode::UnknownTopicId), |topic| describe(topic));
+    }
+    let Some(name) = &asked.name else { return failed(asked, ErrorCode::InvalidRequest) };
+    if let Some(topic) = image.topic(name) {
+        return describe(topic);
+    }
+    if name_fault(name).is_some() {
+        return failed(asked, ErrorCode::InvalidTopicException);
+    }
+    let refused = not_created.iter().find(|(refused, _)| refused == name).map(|(_, code)| *code);
+    failed(asked, refused.unwrap_or(ErrorCode::UnknownTopicOrPartition))
+}
+
+fn failed(asked: &MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTopic {
+    let name = if asked.topic_id == Uuid::ZERO { asked.name.clone() } else { None };
+    MetadataResponseTopic {
+        error_code: code.code(),
+        // A null name exists from version 12 on, and only ids can be asked for without one.
+        name: name.or_else(|| (asked.topic_id == Uuid::ZERO).then(Str::default)),
+        topic_id: asked.topic_id,
+        topic_authorized_operations: NO_OPERATIONS,
+        ..MetadataResponseTopic::default()
+    }
+}
+
+fn describe(topic: &TopicImage) -> MetadataResponseTopic {
+    MetadataResponseTopic {
+        name: Some((&*topic.name).into()),
+        topic_id: topic.id,
+        is_internal: is_internal(&topic.name),
+        partitions: topic.partitions.iter().map(describe_partition).collect(),
+        topic_authorized_operations: NO_OPERATIONS,
+        ..MetadataResponseTopic::default()
+    }
+}
+
+fn describe_partition(partition: &PartitionImage) -> MetadataResponsePartition {
+    let leader = partition.leader;
+    MetadataResponsePartition {
+        error_code: if leader.is_some() { 0 } else { ErrorCode::LeaderNotAvailable.code() },
+        partition_index: partition.index.0,
+        leader_id: leader.map_or(-1, |leader| leader.0),
+        leader_epoch: partition.leader_epoch.0,
+        replica_nodes: partition.replicas.iter().map(|id| id.0).collect(),
+        isr_nodes: partition.in_sync_replicas.iter().map(|id| id.0).collect(),
+        ..MetadataResponsePartition::default()
+    }
+}
+
+/// `None` for a broker without an address on the client's listener: the client could not reach it.
+fn describe_broker(broker: &BrokerImage, context: &RequestContext) -> Option<MetadataResponseBroker> {
+    let endpoint = broker.endpoints.iter().find(|endpoint| endpoint.listener == *context.listener)?;
+    Some(MetadataResponseBroker {
+        node_id: broker.id.0,
+        host: endpoint.host.as_str().into(),
+        port: i32::from(endpoint.port),
+        rack: broker.rack.as_deref().map(Str::from),
+    })
+}

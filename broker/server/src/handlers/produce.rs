@@ -1,0 +1,185 @@
+//! Produce: hands each partition's batches to its disk thread, then answers for all of them together.
+//!
+//! What must hold: the batches of one connection reach a partition in the order they came (`begin` queues them before the
+//! next request is read); a partition that fails does not stop the others, and says why in words; with acks=0 an error
+//! ends the connection, which is the only way to tell such a client.
+
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use forebay_broker_partition::{AppendRequest, Origin};
+use forebay_broker_wire::messages::produce::{
+    PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse,
+};
+use forebay_broker_wire::types::{ApiKey, ErrorCode, PartitionIndex, Str, Uuid};
+
+use super::error_code::{Failure, code_of_write};
+use super::lookup::{Topic, find_topic};
+use super::request::{RequestContext, RequestError};
+use super::{Finished, encode};
+use crate::broker::Broker;
+use crate::io::append::{PendingAppend, WriteResult, settle};
+use crate::partitions::Hosted;
+
+/// zstd came with this version; an older client could not read it back.
+const ZSTD_FROM_VERSION: i16 = 7;
+/// Where a record batch has its attributes, and what of them says how it is compressed.
+const ATTRIBUTES_LOW_BYTE: usize = 22;
+const COMPRESSION_MASK: u8 = 0x07;
+const COMPRESSION_ZSTD: u8 = 4;
+const TRANSACTIONAL: u8 = 0x10;
+
+/// A Produce on its way.
+pub(crate) struct PendingProduce {
+    broker: Arc<Broker>,
+    context: RequestContext,
+    acks: i16,
+    topics: Vec<PendingTopic>,
+}
+
+struct PendingTopic {
+    name: Str,
+    id: Uuid,
+    partitions: Vec<PendingPartition>,
+}
+
+struct PendingPartition {
+    index: i32,
+    hosted: Option<Arc<Hosted>>,
+    state: State,
+}
+
+enum State {
+    Waiting(PendingAppend),
+    Done(WriteResult),
+    Refused(Failure),
+}
+
+pub(crate) async fn begin(broker: &Arc<Broker>, context: RequestContext, request: ProduceRequest) -> PendingProduce {
+    let mut topics = Vec::with_capacity(request.topic_data.len());
+    for data in request.topic_data {
+        let topic = check_request(request.acks).and_then(|()| find_topic(broker, &data.name, data.topic_id));
+        let mut partitions = Vec::with_capacity(data.partition_data.len());
+        for partition in data.partition_data {
+            partitions.push(begin_partition(broker, &context, &topic, partition).await);
+        }
+        topics.push(PendingTopic { name: data.name, id: data.topic_id, partitions });
+    }
+    PendingProduce { broker: Arc::clone(broker), context, acks: request.acks, topics }
+}
+
+fn check_request(acks: i16) -> Result<(), Failure> {
+    match acks {
+        -1..=1 => Ok(()),
+        other => Err(Failure::new(ErrorCode::InvalidRequiredAcks, format!("acks is {other}, but must be -1, 0 or 1"))),
+    }
+}
+
+async fn begin_partition(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    topic: &Result<Topic, Failure>,
+    data: PartitionProduceData,
+) -> PendingPartition {
+    let index = data.index;
+    let records = data.records.and_then(|records| records.as_bytes().cloned()).unwrap_or_default();
+    let hosted = topic.as_ref().map_err(Failure::clone).and_then(|topic| {
+        topic.refuse_internal(context)?;
+        check_records(&records, context.api_version)?;
+        topic.partition(broker, PartitionIndex(index))
+    });
+    match hosted {
+        Ok(hosted) => {
+            let pending = broker.appender.begin(&hosted, AppendRequest { records, origin: Origin::Client }).await;
+            PendingPartition { index, hosted: Some(hosted), state: State::Waiting(pending) }
+        }
+        Err(failure) => PendingPartition { index, hosted: None, state: State::Refused(failure) },
+    }
+}
+
+/// What only the request's version or the lack of transactions makes wrong; the batches themselves are checked by the log.
+fn check_records(records: &Bytes, api_version: i16) -> Result<(), Failure> {
+    let Some(attributes) = records.get(ATTRIBUTES_LOW_BYTE) else {
+        return Err(Failure::new(ErrorCode::InvalidRecord, "there is no record batch in the request"));
+    };
+    if attributes & COMPRESSION_MASK == COMPRESSION_ZSTD && api_version < ZSTD_FROM_VERSION {
+        let message = format!("zstd needs Produce {ZSTD_FROM_VERSION} or later, this is {api_version}");
+        return Err(Failure::new(ErrorCode::UnsupportedCompressionType, message));
+    }
+    if attributes & TRANSACTIONAL != 0 {
+        return Err(Failure::new(ErrorCode::InvalidTxnState, "this broker does not offer transactions"));
+    }
+    Ok(())
+}
+
+impl PendingProduce {
+    /// Waits until every partition has answered. Safe to cancel.
+    pub(crate) async fn ready(&mut self) {
+        for partition in self.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+            if let State::Waiting(pending) = &mut partition.state {
+                let received = pending.await;
+                partition.state = State::Done(settle(received));
+            }
+        }
+    }
+
+    /// Whether `ready` would return at once.
+    pub(crate) async fn is_ready(&mut self) -> bool {
+        let mut ready = std::pin::pin!(self.ready());
+        poll_fn(|context| Poll::Ready(ready.as_mut().poll(context).is_ready())).await
+    }
+
+    pub(crate) fn finish(self) -> Result<Finished, RequestError> {
+        let Self { broker, context, acks, topics } = self;
+        let responses: Vec<_> = topics.into_iter().map(|topic| finish_topic(topic, context.api_version)).collect();
+        let received_at = context.received_at;
+        if acks == 0 {
+            let mut partitions = responses.iter().flat_map(|topic| &topic.partition_responses);
+            if let Some(failed) = partitions.find(|partition| partition.error_code != 0) {
+                let message = failed.error_message.as_deref().unwrap_or_default().to_owned();
+                return Err(RequestError::ProduceWithoutAcks { message });
+            }
+            return Ok(Finished { api_key: ApiKey::Produce, received_at, answer: None });
+        }
+        let response = ProduceResponse { responses, ..ProduceResponse::default() };
+        let answer = encode(&broker, &context, &response, Vec::new())?;
+        Ok(Finished { api_key: ApiKey::Produce, received_at, answer: Some(answer) })
+    }
+}
+
+fn finish_topic(topic: PendingTopic, api_version: i16) -> TopicProduceResponse {
+    let partition_responses = topic.partitions.into_iter().map(finish_partition).collect();
+    // From version 13 on a topic is named by its id only.
+    let (name, topic_id) = if api_version >= 13 { (Str::default(), topic.id) } else { (topic.name, Uuid::ZERO) };
+    TopicProduceResponse { name, topic_id, partition_responses, ..TopicProduceResponse::default() }
+}
+
+fn finish_partition(partition: PendingPartition) -> PartitionProduceResponse {
+    let PendingPartition { index, hosted, state } = partition;
+    let failure = match state {
+        State::Done(Ok(appended)) => {
+            if let Some(hosted) = hosted {
+                hosted.count_in(&appended);
+            }
+            return PartitionProduceResponse {
+                index,
+                base_offset: appended.base_offset.0,
+                log_append_time_ms: appended.log_append_time_ms,
+                log_start_offset: appended.log_start_offset.0,
+                ..PartitionProduceResponse::default()
+            };
+        }
+        State::Done(Err(error)) => Failure::new(code_of_write(&error), error.to_string()),
+        State::Refused(failure) => failure,
+        State::Waiting(_) => Failure::new(ErrorCode::UnknownServerError, "answered before the append was"),
+    };
+    PartitionProduceResponse {
+        index,
+        error_code: failure.code.code(),
+        base_offset: -1,
+        error_message: Some(failure.message.as_str().into()),
+        ..PartitionProduceResponse::default()
+    }
+}

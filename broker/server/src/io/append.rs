@@ -1,0 +1,170 @@
+//! The disk threads that append (`num.io.threads`).
+//!
+//! What must hold: each partition belongs to one thread, so its batches are written in the order they were handed over;
+//! what waits for a partition goes down in one `Partition::append`; where the topic asks for it (`flush.messages`), one
+//! flush covers all of it before any of it is acknowledged; a job always gets an answer, also while stopping. Queues are
+//! bounded: a full one holds back the connections that fill it.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use forebay_broker_partition::{AppendError, AppendRequest, Appended, FlushError};
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+
+use super::busy::BusyTime;
+use crate::partitions::Hosted;
+
+/// Jobs that a thread takes off its queue at once; more would let the first of them wait for the last.
+const DRAIN_MAX: usize = 256;
+
+/// Why records were not taken, or not with the promise that was asked for.
+#[derive(Debug, Error)]
+pub(crate) enum WriteError {
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    #[error(transparent)]
+    Flush(Arc<FlushError>),
+    #[error("the broker is stopping")]
+    Stopping,
+}
+
+pub(crate) type WriteResult = Result<Appended, WriteError>;
+
+struct Append {
+    hosted: Arc<Hosted>,
+    request: AppendRequest,
+    reply: oneshot::Sender<WriteResult>,
+}
+
+enum Job {
+    Append(Append),
+    Stop,
+}
+
+/// Hands appends to the threads.
+pub(crate) struct Appender {
+    queues: Vec<mpsc::Sender<Job>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) busy: Arc<BusyTime>,
+}
+
+/// The answer to come for one append.
+pub(crate) type PendingAppend = oneshot::Receiver<WriteResult>;
+
+impl Appender {
+    /// Starts `threads` threads whose queues hold `queue_jobs` jobs each.
+    pub(crate) fn start(threads: usize, queue_jobs: usize) -> std::io::Result<Self> {
+        let busy = Arc::new(BusyTime::new(threads));
+        let mut queues = Vec::new();
+        let mut handles = Vec::new();
+        for number in 0..threads {
+            let (sender, receiver) = mpsc::channel(queue_jobs);
+            let busy = Arc::clone(&busy);
+            let thread =
+                std::thread::Builder::new().name(format!("io-{number}")).spawn(move || run(receiver, &busy))?;
+            queues.push(sender);
+            handles.push(thread);
+        }
+        Ok(Self { queues, threads: Mutex::new(handles), busy })
+    }
+
+    /// Queues an append; appends handed over one after another to one partition are written in that order.
+    pub(crate) async fn begin(&self, hosted: &Arc<Hosted>, request: AppendRequest) -> PendingAppend {
+        let (reply, pending) = oneshot::channel();
+        let job = Job::Append(Append { hosted: Arc::clone(hosted), request, reply });
+        if let Some(queue) = self.queues.get(hosted.number % self.queues.len()) {
+            // A thread that has stopped drops the job, and with it the reply: the waiter learns that from `settle`.
+            let _stopped = queue.send(job).await;
+        }
+        pending
+    }
+
+    /// Appends and waits for the result.
+    pub(crate) async fn append(&self, hosted: &Arc<Hosted>, request: AppendRequest) -> WriteResult {
+        settle(self.begin(hosted, request).await.await)
+    }
+
+    /// Lets the threads finish what is queued, and ends them. Blocks.
+    pub(crate) fn stop(&self) {
+        for queue in &self.queues {
+            let _stopped_already = queue.blocking_send(Job::Stop);
+        }
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a disk thread ended by a panic");
+            }
+        }
+    }
+}
+
+/// What a pending append came to; a reply dropped unanswered is that of a thread that has stopped.
+pub(crate) fn settle(received: Result<WriteResult, oneshot::error::RecvError>) -> WriteResult {
+    received.unwrap_or(Err(WriteError::Stopping))
+}
+
+pub(crate) fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn run(mut queue: mpsc::Receiver<Job>, busy: &BusyTime) {
+    let mut jobs = Vec::new();
+    let mut stopping = false;
+    while !stopping && queue.blocking_recv_many(&mut jobs, DRAIN_MAX) > 0 {
+        let began = Instant::now();
+        let mut groups: Vec<Group> = Vec::new();
+        for job in jobs.drain(..) {
+            match job {
+                Job::Append(append) => collect(&mut groups, append),
+                Job::Stop => stopping = true,
+            }
+        }
+        for group in groups {
+            group.write();
+        }
+        busy.add(began.elapsed());
+    }
+}
+
+/// What waits for one partition, in order.
+struct Group {
+    hosted: Arc<Hosted>,
+    requests: Vec<AppendRequest>,
+    replies: Vec<oneshot::Sender<WriteResult>>,
+}
+
+fn collect(groups: &mut Vec<Group>, append: Append) {
+    let Append { hosted, request, reply } = append;
+    match groups.iter_mut().find(|group| Arc::ptr_eq(&group.hosted, &hosted)) {
+        Some(group) => {
+            group.requests.push(request);
+            group.replies.push(reply);
+        }
+        None => groups.push(Group { hosted, requests: vec![request], replies: vec![reply] }),
+    }
+}
+
+impl Group {
+    fn write(self) {
+        let Self { hosted, requests, replies } = self;
+        let results = hosted.partition.append(&requests, now_ms());
+        let flush_required = results.iter().flatten().any(|appended| appended.flush_required);
+        let mut flush_error = None;
+        if flush_required {
+            flush_error = hosted.flush().err().map(Arc::new);
+        } else if results.iter().any(Result::is_ok) {
+            hosted.mark_dirty();
+        }
+        for (result, reply) in results.into_iter().zip(replies) {
+            let result = match (result, &flush_error) {
+                (Ok(_), Some(error)) => Err(WriteError::Flush(Arc::clone(error))),
+                (result, _) => result.map_err(WriteError::from),
+            };
+            // Nobody waits for a producer that has gone, or for acks=0.
+            let _gone = reply.send(result);
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The threads that touch disks: appends (`append.rs`), background flushes (`flusher.rs`), cold reads (`warm.rs`) and
+//! upkeep (`maintenance.rs`). The network threads only hand work over here and await its result.
+
+pub(crate) mod append;
+pub(crate) mod busy;
+pub(crate) mod flusher;
+pub(crate) mod maintenance;
+pub(crate) mod warm;

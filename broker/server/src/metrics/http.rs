@@ -1,0 +1,70 @@
+//! The HTTP listener (`forebay.http.listener`): `/metrics`, `/livez`, `/readyz`, `/status`.
+//!
+//! What must hold: it answers from the moment the broker has its directories until the very end, so that recovery is seen
+//! as alive and not ready, and nobody kills a broker for being slow to start. It changes nothing: there is no write here.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use forebay_broker_config::status::{BrokerState, BrokerStatus};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::scrape;
+use crate::broker::Broker;
+use crate::status;
+
+/// Content type of Prometheus' text format.
+const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Serves until `stop` is cancelled.
+pub(crate) async fn serve(broker: Arc<Broker>, listener: TcpListener, stop: CancellationToken) {
+    let routes = Router::new()
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .route("/status", get(current_status))
+        .with_state(broker);
+    if let Err(error) = axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned()).await {
+        tracing::error!(%error, "the HTTP listener ended");
+    }
+}
+
+async fn livez() -> &'static str {
+    "alive\n"
+}
+
+async fn readyz(State(broker): State<Arc<Broker>>) -> (StatusCode, String) {
+    let state = broker.lifecycle.state();
+    match state {
+        BrokerState::Running => (StatusCode::OK, "ready\n".to_owned()),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {}\n", broker.lifecycle.describe())),
+    }
+}
+
+async fn metrics(State(broker): State<Arc<Broker>>) -> Response {
+    match on_blocking_thread(broker, |broker| scrape::text(broker)).await {
+        Some(Ok(text)) => ([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
+        Some(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+        None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+async fn current_status(State(broker): State<Arc<Broker>>) -> Response {
+    match on_blocking_thread(broker, |broker| status::of(broker)).await {
+        Some(status) => Json::<BrokerStatus>(status).into_response(),
+        None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// Both read `/proc` and ask file systems for their space, which may take a while: never on a network thread.
+async fn on_blocking_thread<T: Send + 'static>(
+    broker: Arc<Broker>,
+    read: impl FnOnce(&Broker) -> T + Send + 'static,
+) -> Option<T> {
+    tokio::task::spawn_blocking(move || read(&broker)).await.ok()
+}

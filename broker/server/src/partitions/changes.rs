@@ -1,0 +1,111 @@
+//! What a new metadata image means for one broker: decided from the two images alone.
+
+use std::sync::Arc;
+
+use forebay_broker_machines::metadata::{MetadataImage, PartitionImage, TopicImage};
+use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
+
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) open: Vec<(Arc<TopicImage>, PartitionIndex)>,
+    /// Topics that are there no more.
+    pub(super) removed: Vec<Arc<TopicImage>>,
+    /// Topics whose settings may be others now.
+    pub(super) configure: Vec<Arc<TopicImage>>,
+}
+
+pub(super) fn changes(before: &MetadataImage, after: &MetadataImage, broker: BrokerId) -> Changes {
+    let mut changes = Changes::default();
+    let broker_settings_changed = before.cluster_config() != after.cluster_config()
+        || before.broker_config(broker) != after.broker_config(broker);
+    for topic in after.topics() {
+        let old = before.topic_by_id(topic.id);
+        if old.is_some_and(|old| Arc::ptr_eq(old, topic)) && !broker_settings_changed {
+            continue;
+        }
+        let was_here = |index: PartitionIndex| old.is_some_and(|old| replica(old, index, broker));
+        let new =
+            topic.partitions.iter().filter(|partition| is_replica(partition, broker) && !was_here(partition.index));
+        changes.open.extend(new.map(|partition| (Arc::clone(topic), partition.index)));
+        if old.is_some_and(|old| broker_settings_changed || old.config != topic.config) {
+            changes.configure.push(Arc::clone(topic));
+        }
+    }
+    changes.removed.extend(before.topics().filter(|topic| after.topic_by_id(topic.id).is_none()).cloned());
+    changes
+}
+
+fn replica(topic: &TopicImage, index: PartitionIndex, broker: BrokerId) -> bool {
+    topic.partitions.iter().any(|partition| partition.index == index && is_replica(partition, broker))
+}
+
+fn is_replica(partition: &PartitionImage, broker: BrokerId) -> bool {
+    partition.replicas.contains(&broker)
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_broker_machines::metadata::{ConfigRecord, ConfigResource, PartitionRecord, Record, TopicRecord};
+
+    use super::*;
+
+    const HERE: BrokerId = BrokerId(1);
+    const ID: Uuid = Uuid([7; 16]);
+
+    fn partition(partition: i32, replica: i32) -> Record {
+        Record::Partition(PartitionRecord {
+            topic_id: ID,
+            partition,
+            replicas: vec![replica],
+            in_sync_replicas: vec![replica],
+            leader: replica,
+            leader_epoch: 0,
+            partition_epoch: 0,
+        })
+    }
+
+    fn with(image: &MetadataImage, records: &[Record]) -> MetadataImage {
+        let mut image = image.clone();
+        for record in records {
+            image.apply(record).unwrap();
+        }
+        image
+    }
+
+    fn topic() -> MetadataImage {
+        let topic = Record::Topic(TopicRecord { topic_id: ID, name: "orders".to_owned() });
+        with(&MetadataImage::default(), &[topic, partition(0, 1), partition(1, 2)])
+    }
+
+    #[test]
+    fn only_partitions_of_this_broker_are_opened_and_only_once() {
+        let (none, one) = (MetadataImage::default(), topic());
+        let opened = changes(&none, &one, HERE).open;
+        assert_eq!(opened.iter().map(|(_, index)| index.0).collect::<Vec<_>>(), [0]);
+        let grown = with(&one, &[partition(2, 1)]);
+        let opened = changes(&one, &grown, HERE).open;
+        assert_eq!(opened.iter().map(|(_, index)| index.0).collect::<Vec<_>>(), [2]);
+        assert!(changes(&grown, &grown, HERE).open.is_empty());
+    }
+
+    #[test]
+    fn a_topic_that_is_gone_is_removed() {
+        let one = topic();
+        let gone = with(&one, &[Record::TopicRemoved { topic_id: ID }]);
+        let removed = changes(&one, &gone, HERE).removed;
+        assert_eq!(removed.len(), 1);
+        assert_eq!(removed[0].id, ID);
+    }
+
+    #[test]
+    fn settings_reach_the_topics_they_are_for() {
+        let one = topic();
+        let set = |resource: ConfigResource| {
+            let config = ConfigRecord { resource, name: "retention.ms".to_owned(), value: Some("1000".to_owned()) };
+            with(&one, &[Record::Config(config)])
+        };
+        assert_eq!(changes(&one, &set(ConfigResource::Topic("orders".to_owned())), HERE).configure.len(), 1);
+        assert_eq!(changes(&one, &set(ConfigResource::Cluster), HERE).configure.len(), 1);
+        assert_eq!(changes(&one, &set(ConfigResource::Broker(2)), HERE).configure.len(), 0);
+    }
+}

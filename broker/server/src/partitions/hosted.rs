@@ -1,0 +1,99 @@
+//! An open partition with what the shell keeps beside it: its disk thread, its counters, whether it has to be flushed.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use forebay_broker_partition::{Appended, FlushError, Partition};
+use forebay_broker_storage::{LogConfig, LogDir};
+use forebay_broker_wire::types::{LeaderEpoch, PartitionIndex, Uuid};
+use prometheus::Histogram;
+
+use crate::io::flusher::Flusher;
+use crate::metrics::TopicMetrics;
+
+/// One log directory with what serves it.
+#[derive(Debug)]
+pub(crate) struct HostedDir {
+    pub(crate) log_dir: Arc<LogDir>,
+    pub(crate) flusher: Flusher,
+    pub(crate) flush_duration: Histogram,
+}
+
+#[derive(Debug)]
+pub(crate) struct Hosted {
+    /// Its own number, which says which disk thread it belongs to.
+    pub(crate) number: usize,
+    pub(crate) topic: Arc<str>,
+    pub(crate) topic_id: Uuid,
+    pub(crate) index: PartitionIndex,
+    pub(crate) partition: Partition,
+    pub(crate) topic_metrics: TopicMetrics,
+    pub(crate) dir: Arc<HostedDir>,
+    flush_ms: AtomicU64,
+    dirty: AtomicBool,
+    this: Weak<Self>,
+}
+
+/// What a partition is, before it is open.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) number: usize,
+    pub(super) topic: Arc<str>,
+    pub(super) topic_id: Uuid,
+    pub(super) index: PartitionIndex,
+    pub(super) leader_epoch: LeaderEpoch,
+    pub(super) dir: Arc<HostedDir>,
+}
+
+impl Hosted {
+    pub(super) fn new(place: Place, partition: Partition, topic_metrics: TopicMetrics, flush_ms: u64) -> Arc<Self> {
+        let Place { number, topic, topic_id, index, dir, leader_epoch: _ } = place;
+        Arc::new_cyclic(|this| Self {
+            number,
+            topic,
+            topic_id,
+            index,
+            partition,
+            topic_metrics,
+            dir,
+            flush_ms: AtomicU64::new(flush_ms),
+            dirty: AtomicBool::new(false),
+            this: Weak::clone(this),
+        })
+    }
+
+    pub(super) fn update_config(&self, config: LogConfig) {
+        self.flush_ms.store(config.flush_ms, Ordering::Relaxed);
+        self.partition.update_config(config);
+    }
+
+    /// Makes everything appended so far durable. Blocks.
+    pub(crate) fn flush(&self) -> Result<(), FlushError> {
+        let began = Instant::now();
+        self.partition.flush()?;
+        self.dir.flush_duration.observe(began.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    /// Something was appended that nobody flushed: the flusher will, `flush.ms` from now.
+    pub(crate) fn mark_dirty(&self) {
+        if !self.dirty.swap(true, Ordering::AcqRel) {
+            let within = Duration::from_millis(self.flush_ms.load(Ordering::Relaxed));
+            self.dir.flusher.schedule(Weak::clone(&self.this), within);
+        }
+    }
+
+    /// The flusher's part: clean first, then flush, so that an append in between is not forgotten. Blocks.
+    pub(crate) fn flush_dirty(&self) {
+        self.dirty.store(false, Ordering::Release);
+        if let Err(error) = self.flush() {
+            tracing::error!(topic = %self.topic, partition = %self.index, %error, "background flush failed");
+        }
+    }
+
+    pub(crate) fn count_in(&self, appended: &Appended) {
+        self.topic_metrics.bytes_in.inc_by(appended.bytes);
+        self.topic_metrics.messages_in.inc_by(u64::from(appended.records));
+    }
+}
