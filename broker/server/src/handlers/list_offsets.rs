@@ -26,9 +26,11 @@ const EARLIEST_LOCAL: i64 = -4;
 const LATEST_TIERED: i64 = -5;
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
+const LEADER_EPOCH_FROM_VERSION: i16 = 4;
+
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: ListOffsetsRequest,
 ) -> ListOffsetsResponse {
     let isolation = if request.isolation_level == 1 { Isolation::ReadCommitted } else { Isolation::ReadUncommitted };
@@ -37,7 +39,11 @@ pub(super) async fn handle(
         let topic = find_topic(broker, &asked.name, Uuid::ZERO).map_err(|failure| failure.code);
         let mut partitions = Vec::with_capacity(asked.partitions.len());
         for partition in asked.partitions {
-            partitions.push(list_one(broker, &topic, isolation, &partition).await);
+            let mut listed = list_one(broker, &topic, isolation, &partition).await;
+            if context.api_version < LEADER_EPOCH_FROM_VERSION {
+                listed.leader_epoch = ListOffsetsPartitionResponse::default().leader_epoch;
+            }
+            partitions.push(listed);
         }
         topics.push(ListOffsetsTopicResponse { name: asked.name, partitions, ..ListOffsetsTopicResponse::default() });
     }
