@@ -3,12 +3,13 @@
 //! What must hold: what a client can mend gets the code that says so, with words beside it where the protocol has room;
 //! a disk that failed is KAFKA_STORAGE_ERROR, which clients retry, never UNKNOWN_SERVER_ERROR.
 
-use forebay_broker_machines::metadata::CreateTopicError;
-use forebay_broker_partition::{AppendError, InvalidBatch, ReadError, SequenceError};
-use forebay_broker_storage::AppendError as LogAppendError;
+use forebay_broker_machines::metadata::{AlterConfigsError, CreatePartitionsError, CreateTopicError, DeleteTopicError};
+use forebay_broker_partition::{AppendError, InvalidBatch, ReadError, SequenceError, UpdateError};
+use forebay_broker_storage::{AppendError as LogAppendError, LogError};
 use forebay_broker_wire::types::ErrorCode;
 
 use crate::io::append::WriteError;
+use crate::metadata::SubmitError;
 
 /// An answer that says no.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +34,51 @@ pub(crate) fn code_of_create_topic(error: &CreateTopicError) -> ErrorCode {
         CreateTopicError::InvalidReplicationFactor { .. } => ErrorCode::InvalidReplicationFactor,
         CreateTopicError::InvalidAssignment { .. } => ErrorCode::InvalidReplicaAssignment,
         CreateTopicError::InvalidConfig { .. } => ErrorCode::InvalidConfig,
+    }
+}
+
+pub(crate) fn code_of_delete_topic(error: &DeleteTopicError) -> ErrorCode {
+    match error {
+        DeleteTopicError::UnknownName { .. } => ErrorCode::UnknownTopicOrPartition,
+        DeleteTopicError::UnknownId { .. } => ErrorCode::UnknownTopicId,
+        DeleteTopicError::Twice { .. } => ErrorCode::InvalidRequest,
+    }
+}
+
+pub(crate) fn code_of_create_partitions(error: &CreatePartitionsError) -> ErrorCode {
+    match error {
+        CreatePartitionsError::UnknownTopic { .. } => ErrorCode::UnknownTopicOrPartition,
+        CreatePartitionsError::NotMore { .. } => ErrorCode::InvalidPartitions,
+        CreatePartitionsError::TooMany { .. } => ErrorCode::PolicyViolation,
+        CreatePartitionsError::InvalidAssignment { .. } => ErrorCode::InvalidReplicaAssignment,
+        CreatePartitionsError::TooFewBrokers { .. } => ErrorCode::InvalidReplicationFactor,
+        CreatePartitionsError::Twice { .. } => ErrorCode::InvalidRequest,
+    }
+}
+
+pub(crate) fn code_of_alter_configs(error: &AlterConfigsError) -> ErrorCode {
+    match error {
+        AlterConfigsError::UnknownTopic { .. } => ErrorCode::UnknownTopicOrPartition,
+        AlterConfigsError::UnknownBroker { .. } => ErrorCode::BrokerNotAvailable,
+        AlterConfigsError::Twice { .. } => ErrorCode::InvalidRequest,
+        AlterConfigsError::InvalidConfig { .. } => ErrorCode::InvalidConfig,
+    }
+}
+
+/// A command that was not decided, or whose decision could not be kept: nothing has changed, and it may be tried again.
+pub(crate) fn failure_of_submit(error: &SubmitError) -> Failure {
+    let code = match error {
+        SubmitError::NotDurable(_) => ErrorCode::KafkaStorageError,
+        SubmitError::Busy => ErrorCode::RequestTimedOut,
+    };
+    Failure::new(code, error.to_string())
+}
+
+pub(crate) fn code_of_update(error: &UpdateError) -> ErrorCode {
+    match error {
+        UpdateError::Closed(_) => ErrorCode::NotLeaderOrFollower,
+        UpdateError::Log(LogError::OutOfRange { .. }) => ErrorCode::OffsetOutOfRange,
+        UpdateError::Log(LogError::Poisoned(_) | LogError::Disk(_)) => ErrorCode::KafkaStorageError,
     }
 }
 

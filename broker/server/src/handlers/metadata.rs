@@ -21,11 +21,11 @@ use super::request::RequestContext;
 use crate::broker::Broker;
 
 /// "Not asked for", by the protocol.
-const NO_OPERATIONS: i32 = i32::MIN;
+pub(super) const NO_OPERATIONS: i32 = i32::MIN;
 /// Bits of Kafka's ACL operations: read, write, create, delete, alter, describe, describe configs, alter configs.
-const TOPIC_OPERATIONS: i32 = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11;
+pub(super) const TOPIC_OPERATIONS: i32 = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11;
 /// Create, alter, describe, cluster action, describe configs, alter configs, idempotent write.
-const CLUSTER_OPERATIONS: i32 = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12;
+pub(super) const CLUSTER_OPERATIONS: i32 = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12;
 /// Topics may be asked for by id from this version on.
 const BY_ID_FROM_VERSION: i16 = 12;
 

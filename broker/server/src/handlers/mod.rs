@@ -4,11 +4,24 @@
 //! gives a response; errors inside are answers with Kafka's codes (`error_code.rs`). What can't be answered at all ends
 //! the connection as a [`RequestError`].
 
+mod alter_configs;
 mod api_versions;
+mod config_resource;
+mod create_partitions;
+mod create_topics;
+mod delete_records;
+mod delete_topics;
+mod describe_cluster;
+mod describe_configs;
+mod describe_log_dirs;
+mod describe_topic_partitions;
 pub(crate) mod error_code;
 mod fetch;
+mod incremental_alter_configs;
 pub(crate) mod init_producer_id;
+mod list_config_resources;
 mod list_offsets;
+mod list_partition_reassignments;
 pub(crate) mod lookup;
 mod metadata;
 mod offset_for_leader_epoch;
@@ -57,10 +70,22 @@ pub(crate) async fn handle(broker: &Arc<Broker>, request: Request) -> Result<Fin
 
 fn route<'a>(broker: &'a Arc<Broker>, context: &'a RequestContext, api_key: ApiKey, body: Decoder) -> Handling<'a> {
     match api_key {
+        ApiKey::AlterConfigs => serve(broker, context, body, alter_configs::handle),
         ApiKey::ApiVersions => Box::pin(api_versions::answer(broker, context, body)),
+        ApiKey::CreatePartitions => serve(broker, context, body, create_partitions::handle),
+        ApiKey::CreateTopics => serve(broker, context, body, create_topics::handle),
+        ApiKey::DeleteRecords => serve(broker, context, body, delete_records::handle),
+        ApiKey::DeleteTopics => serve(broker, context, body, delete_topics::handle),
+        ApiKey::DescribeCluster => serve(broker, context, body, describe_cluster::handle),
+        ApiKey::DescribeConfigs => serve(broker, context, body, describe_configs::handle),
+        ApiKey::DescribeLogDirs => serve(broker, context, body, describe_log_dirs::handle),
+        ApiKey::DescribeTopicPartitions => serve(broker, context, body, describe_topic_partitions::handle),
         ApiKey::Fetch => Box::pin(fetch::answer(broker, context, body)),
+        ApiKey::IncrementalAlterConfigs => serve(broker, context, body, incremental_alter_configs::handle),
         ApiKey::InitProducerId => serve(broker, context, body, init_producer_id::handle),
+        ApiKey::ListConfigResources => serve(broker, context, body, list_config_resources::handle),
         ApiKey::ListOffsets => serve(broker, context, body, list_offsets::handle),
+        ApiKey::ListPartitionReassignments => serve(broker, context, body, list_partition_reassignments::handle),
         ApiKey::Metadata => serve(broker, context, body, metadata::handle),
         ApiKey::OffsetForLeaderEpoch => serve(broker, context, body, offset_for_leader_epoch::handle),
         // Produce goes by `begin_produce`, and whatever is not in the table of versions was refused before.

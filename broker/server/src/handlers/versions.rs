@@ -30,6 +30,18 @@ pub(crate) const TABLE: &[Api] = &[
     api(ApiKey::ApiVersions, 0, 5),
     api(ApiKey::InitProducerId, 0, 5),
     api(ApiKey::OffsetForLeaderEpoch, 2, 4),
+    api(ApiKey::CreateTopics, 2, 7),
+    api(ApiKey::DeleteTopics, 1, 6),
+    api(ApiKey::DeleteRecords, 0, 2),
+    api(ApiKey::DescribeConfigs, 1, 4),
+    api(ApiKey::AlterConfigs, 0, 2),
+    api(ApiKey::DescribeLogDirs, 1, 5),
+    api(ApiKey::CreatePartitions, 0, 3),
+    api(ApiKey::IncrementalAlterConfigs, 0, 1),
+    api(ApiKey::ListPartitionReassignments, 0, 0),
+    api(ApiKey::DescribeCluster, 0, 2),
+    api(ApiKey::ListConfigResources, 0, 1),
+    api(ApiKey::DescribeTopicPartitions, 0, 0),
 ];
 
 pub(crate) fn find(key: ApiKey) -> Option<&'static Api> {

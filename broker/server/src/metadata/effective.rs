@@ -25,6 +25,11 @@ impl<'a> Beneath<'a> {
         }
     }
 
+    /// Only what is made for all brokers, without what this one has of its own.
+    pub(crate) fn cluster_alone<'b>(&'b self, nothing: &'b Settings) -> Layers<'b> {
+        Layers { topic: nothing, broker: nothing, cluster: &self.cluster, file: self.file }
+    }
+
     /// With a topic's own settings on top.
     pub(crate) fn topic<'b>(&'b self, topic: &'b Settings) -> Layers<'b> {
         Layers { topic, broker: &self.broker, cluster: &self.cluster, file: self.file }

@@ -114,11 +114,6 @@ impl MetadataLog {
     pub(super) fn size_bytes(&self) -> u64 {
         self.log.reader().size_bytes()
     }
-
-    /// Where the log ends.
-    pub(super) fn log_end(&self) -> Offset {
-        self.log.log_end()
-    }
 }
 
 /// Applies the records of some batches from an offset on; gives the offset after them.

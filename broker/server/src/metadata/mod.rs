@@ -10,5 +10,5 @@ mod log;
 mod rules;
 mod store;
 
-pub(crate) use cluster_id::{ClusterIdError, cluster_id_for, random_id};
-pub(crate) use store::{MetadataStore, OpenMetadataError, SubmitError};
+pub(crate) use cluster_id::{cluster_id_for, random_id};
+pub(crate) use store::{MetadataStore, SubmitError};

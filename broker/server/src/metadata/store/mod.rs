@@ -12,7 +12,6 @@ use forebay_broker_machines::metadata::{
     Command, ConfigResource, ConfigRules, Context, MetadataImage, Record, Reply, decide,
 };
 use forebay_broker_storage::LogDir;
-use forebay_broker_wire::types::Offset;
 use parking_lot::Mutex;
 
 use super::effective::broker_number;
@@ -145,11 +144,6 @@ impl MetadataStore {
         };
         let outcome = decide(image, command, &mut context);
         (outcome.records, outcome.reply)
-    }
-
-    /// Where the log ends.
-    pub(crate) fn log_end(&self) -> Offset {
-        self.log.lock().log_end()
     }
 
     /// Makes the next start short. The store takes commands still.

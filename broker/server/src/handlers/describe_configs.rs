@@ -1,0 +1,113 @@
+//! DescribeConfigs: every setting of a topic or of this broker, with its value, where that comes from, and what lies beneath.
+//!
+//! What must hold: the list is complete, defaults included, since tools refuse to start when a name is missing.
+
+use std::sync::Arc;
+
+use forebay_broker_config::{Dynamic, Entry, Kind, Scope, Settings, describe_broker, describe_topic};
+use forebay_broker_wire::messages::describe_configs::{
+    DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse,
+    DescribeConfigsResult, DescribeConfigsSynonym,
+};
+use forebay_broker_wire::types::{ErrorCode, Str};
+
+use super::config_resource::{Resource, read_resource};
+use super::error_code::Failure;
+use super::request::RequestContext;
+use crate::broker::Broker;
+use crate::metadata::effective::Beneath;
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    _: &RequestContext,
+    request: DescribeConfigsRequest,
+) -> DescribeConfigsResponse {
+    let (synonyms, documentation) = (request.include_synonyms, request.include_documentation);
+    let results =
+        request.resources.into_iter().map(|resource| describe(broker, resource, synonyms, documentation)).collect();
+    DescribeConfigsResponse { results, ..DescribeConfigsResponse::default() }
+}
+
+fn describe(
+    broker: &Broker,
+    asked: DescribeConfigsResource,
+    synonyms: bool,
+    documentation: bool,
+) -> DescribeConfigsResult {
+    let entries = entries(broker, &asked);
+    let keys = asked.configuration_keys.filter(|keys| !keys.is_empty());
+    let wanted = |entry: &Entry| keys.as_ref().is_none_or(|keys| keys.iter().any(|key| *key == *entry.definition.name));
+    let mut result = DescribeConfigsResult {
+        resource_type: asked.resource_type,
+        resource_name: asked.resource_name,
+        ..DescribeConfigsResult::default()
+    };
+    match entries {
+        Ok(entries) => {
+            let entries = entries.into_iter().filter(wanted);
+            result.configs = entries.map(|entry| config(entry, synonyms, documentation)).collect();
+        }
+        Err(failure) => {
+            result.error_code = failure.code.code();
+            result.error_message = Some(failure.message.into());
+        }
+    }
+    result
+}
+
+fn entries(broker: &Broker, asked: &DescribeConfigsResource) -> Result<Vec<Entry>, Failure> {
+    let image = broker.metadata.image();
+    let beneath = Beneath::new(&broker.config, &image);
+    let nothing = Settings::new();
+    match read_resource(asked.resource_type, &asked.resource_name)? {
+        Resource::Topic(name) => match image.topic(&name) {
+            Some(topic) => Ok(describe_topic(beneath.topic(&topic.config))),
+            None => Err(Failure::new(ErrorCode::UnknownTopicOrPartition, format!("topic '{name}' does not exist"))),
+        },
+        Resource::Broker(id) if id == broker.config.broker_id => Ok(describe_broker(beneath.topic(&nothing))),
+        Resource::Broker(id) => {
+            let message = format!(
+                "broker {id} must be asked for its settings itself: this is broker {}",
+                broker.config.broker_id
+            );
+            Err(Failure::new(ErrorCode::InvalidRequest, message))
+        }
+        // Of the settings for all brokers only those exist that somebody made.
+        Resource::Cluster => Ok(describe_broker(beneath.cluster_alone(&nothing))
+            .into_iter()
+            .filter(|entry| image.cluster_config().contains_key(entry.definition.name))
+            .collect()),
+    }
+}
+
+fn config(entry: Entry, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult {
+    let definition = entry.definition;
+    let synonym = |synonym: forebay_broker_config::Synonym| DescribeConfigsSynonym {
+        name: Str::from_static(synonym.name),
+        value: synonym.value.map(Str::from),
+        source: synonym.source as i8,
+    };
+    DescribeConfigsResourceResult {
+        name: Str::from_static(definition.name),
+        value: entry.value.map(Str::from),
+        read_only: definition.scope == Scope::Broker && definition.dynamic == Dynamic::ReadOnly,
+        config_source: entry.source as i8,
+        is_sensitive: false,
+        synonyms: if synonyms { entry.synonyms.into_iter().map(synonym).collect() } else { Vec::new() },
+        config_type: kind(definition.kind),
+        documentation: documentation.then(|| Str::from_static(definition.doc)),
+    }
+}
+
+/// The protocol's number of a type.
+fn kind(kind: Kind) -> i8 {
+    match kind {
+        Kind::Boolean => 1,
+        Kind::String => 2,
+        Kind::Int => 3,
+        Kind::Short => 4,
+        Kind::Long => 5,
+        Kind::Double => 6,
+        Kind::List => 7,
+    }
+}

@@ -1,0 +1,80 @@
+//! DescribeLogDirs: what each disk holds, and how much room is left on it. Sizes are known in memory: nobody walks a directory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use forebay_broker_wire::messages::describe_log_dirs::{
+    DescribableLogDirTopic, DescribeLogDirsPartition, DescribeLogDirsRequest, DescribeLogDirsResponse,
+    DescribeLogDirsResult, DescribeLogDirsTopic,
+};
+use forebay_broker_wire::types::{ErrorCode, Str};
+
+use super::request::RequestContext;
+use crate::broker::Broker;
+use crate::partitions::{Hosted, HostedDir};
+
+/// "Not known", by the protocol.
+const UNKNOWN_BYTES: i64 = -1;
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    _: &RequestContext,
+    request: DescribeLogDirsRequest,
+) -> DescribeLogDirsResponse {
+    let working = Arc::clone(broker);
+    // Asking a file system for its space may block.
+    let work = tokio::task::spawn_blocking(move || describe(&working, request.topics.as_deref()));
+    match work.await {
+        Ok(results) => DescribeLogDirsResponse { results, ..DescribeLogDirsResponse::default() },
+        Err(error) => {
+            tracing::error!(%error, "describing log dirs failed");
+            let error_code = ErrorCode::UnknownServerError.code();
+            DescribeLogDirsResponse { error_code, ..DescribeLogDirsResponse::default() }
+        }
+    }
+}
+
+fn describe(broker: &Broker, asked: Option<&[DescribableLogDirTopic]>) -> Vec<DescribeLogDirsResult> {
+    let all = broker.partitions.all();
+    broker.partitions.dirs.iter().map(|dir| describe_dir(dir, &all, asked)).collect()
+}
+
+fn describe_dir(
+    dir: &Arc<HostedDir>,
+    all: &[Arc<Hosted>],
+    asked: Option<&[DescribableLogDirTopic]>,
+) -> DescribeLogDirsResult {
+    let here = all.iter().filter(|hosted| Arc::ptr_eq(&hosted.dir, dir)).filter(|hosted| wanted(hosted, asked));
+    let mut topics: BTreeMap<&str, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
+    for hosted in here {
+        topics.entry(&hosted.topic).or_default().push(DescribeLogDirsPartition {
+            partition_index: hosted.index.0,
+            partition_size: bytes(hosted.partition.size_bytes()),
+            offset_lag: 0,
+            is_future_key: false,
+        });
+    }
+    let space = dir.log_dir.refresh_space().ok();
+    let poisoned = dir.log_dir.poisoned().is_some();
+    DescribeLogDirsResult {
+        error_code: if poisoned { ErrorCode::KafkaStorageError.code() } else { 0 },
+        log_dir: dir.log_dir.path().display().to_string().into(),
+        topics: topics
+            .into_iter()
+            .map(|(name, partitions)| DescribeLogDirsTopic { name: Str::from(name), partitions })
+            .collect(),
+        total_bytes: space.as_ref().map_or(UNKNOWN_BYTES, |space| bytes(space.total_bytes)),
+        usable_bytes: space.as_ref().map_or(UNKNOWN_BYTES, |space| bytes(space.free_bytes)),
+        is_cordoned: false,
+    }
+}
+
+fn wanted(hosted: &Hosted, asked: Option<&[DescribableLogDirTopic]>) -> bool {
+    let named =
+        |topic: &DescribableLogDirTopic| *topic.topic == *hosted.topic && topic.partitions.contains(&hosted.index.0);
+    asked.is_none_or(|topics| topics.iter().any(named))
+}
+
+fn bytes(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
