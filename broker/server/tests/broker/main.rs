@@ -1,0 +1,15 @@
+//! A whole broker in this process (or, where it is killed, in its own), spoken to over TCP. One file per behaviour.
+
+mod harness;
+
+mod acks;
+mod bad_input;
+mod crash;
+mod idempotence;
+mod limits;
+mod long_poll;
+mod metadata;
+mod offsets;
+mod operations;
+mod pipelining;
+mod restart;

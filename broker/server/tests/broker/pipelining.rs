@@ -1,0 +1,38 @@
+//! Many requests on their way over one connection: answers in the order of the requests.
+
+use forebay_broker_wire::messages::api_versions::ApiVersionsRequest;
+use forebay_broker_wire::messages::metadata::MetadataRequest;
+use forebay_broker_wire::messages::produce::ProduceRequest;
+
+use crate::harness::{PRODUCE, TestBroker, batch, produce};
+
+#[test]
+fn produce_requests_overlap_and_are_answered_and_written_in_order() {
+    let broker = TestBroker::start();
+    let mut client = broker.client();
+    client.create_topic("orders");
+    let sent: Vec<i32> = (0..200)
+        .map(|number| client.send(&produce("orders", number % 2, batch(&[&number.to_string()]), -1), PRODUCE))
+        .collect();
+    for (number, sent) in (0_i64..).zip(sent) {
+        let (received, response) = client.receive::<ProduceRequest>(PRODUCE);
+        assert_eq!(received, sent);
+        let answer = &response.responses[0].partition_responses[0];
+        assert_eq!((answer.error_code, answer.base_offset), (0, number / 2));
+    }
+    let values: Vec<_> = client.read_all("orders", 1).into_values().collect();
+    assert_eq!(values, (0..100).map(|number| (2 * number + 1).to_string()).collect::<Vec<_>>());
+}
+
+#[test]
+fn other_requests_wait_for_the_produce_before_them() {
+    let broker = TestBroker::start();
+    let mut client = broker.client();
+    client.create_topic("orders");
+    let produced = client.send(&produce("orders", 0, batch(&["x"]), 1), PRODUCE);
+    let versions = client.send(&ApiVersionsRequest::default(), 0);
+    let metadata = client.send(&MetadataRequest { topics: None, ..MetadataRequest::default() }, 9);
+    assert_eq!(client.receive::<ProduceRequest>(PRODUCE).0, produced);
+    assert_eq!(client.receive::<ApiVersionsRequest>(0).0, versions);
+    assert_eq!(client.receive::<MetadataRequest>(9).0, metadata);
+}
