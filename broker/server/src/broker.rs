@@ -18,6 +18,7 @@ use forebay_broker_storage::{Disk, Identity, LogDir, LogName};
 use forebay_broker_wire::types::BrokerId;
 use tokio_util::sync::CancellationToken;
 
+use crate::coordinators::GroupCoordinator;
 use crate::handlers::init_producer_id::ProducerIds;
 use crate::io::append::{Appender, now_ms};
 use crate::io::busy::{BusyTime, nanos};
@@ -48,6 +49,7 @@ pub struct Broker {
     pub(crate) appender: Appender,
     pub(crate) warmer: Warmer,
     pub(crate) producer_ids: ProducerIds,
+    pub(crate) groups: GroupCoordinator,
     pub(crate) shutdown: CancellationToken,
     pub(crate) started_at_ms: i64,
     cluster_id: Arc<str>,
@@ -90,6 +92,7 @@ impl Broker {
                 .context("cannot start the disk threads")?,
             warmer: Warmer::start(COLD_READ_THREADS).context("cannot start the cold-read threads")?,
             producer_ids: ProducerIds::default(),
+            groups: GroupCoordinator::new(&config),
             shutdown,
             started_at_ms: now_ms(),
             cluster_id: cluster_id.into(),
@@ -127,6 +130,7 @@ impl Broker {
         let submitted = tokio::task::spawn_blocking(move || {
             let reply = broker.metadata.submit(command)?;
             broker.follow(&|_progress| {});
+            broker.groups.follow(&broker);
             Ok(reply)
         });
         submitted.await.unwrap_or(Err(SubmitError::Busy))

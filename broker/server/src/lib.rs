@@ -8,6 +8,7 @@ pub mod program;
 mod run;
 
 pub mod broker;
+mod coordinators;
 mod handlers;
 mod io;
 mod lifecycle;

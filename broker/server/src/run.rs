@@ -49,6 +49,7 @@ pub async fn run(
     let http_stop = CancellationToken::new();
     let http = tokio::spawn(http::serve(Arc::clone(&broker), http_listener, http_stop.clone()));
     on_blocking_thread(&broker, Broker::recover).await?;
+    broker.groups.follow(&broker);
 
     let kafka_address = listeners.first().context("listeners is empty: name at least one")?.address;
     let mut tasks = JoinSet::new();
@@ -63,6 +64,8 @@ pub async fn run(
 
     shutdown.cancelled().await;
     broker.lifecycle.enter(BrokerState::Stopping);
+    // Joins that wait for other members would hold up the connections' last answers.
+    broker.groups.stop().await;
     let last_answers = async { while tasks.join_next().await.is_some() {} };
     if tokio::time::timeout(LAST_ANSWERS_WAIT, last_answers).await.is_err() {
         tracing::warn!("stopping although some clients have not taken their last answers");

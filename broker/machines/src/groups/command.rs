@@ -1,6 +1,6 @@
 //! What the group coordinator is asked and what it answers, free of any protocol version.
 //!
-//! Each command names one group, but for those over a whole shard (`List`, `Summarize`, `ForgetTopics`). A handler that
+//! Each command names one group, but for those over a whole shard (`List`, `Summarize`, `ForgetTopics`, `KeepTopics`). A handler that
 //! gets several groups in one request sends one command for each.
 
 use bytes::Bytes;
@@ -35,6 +35,10 @@ pub enum Command {
     Summarize,
     /// Topics were deleted: their offsets go too. The id tells a topic from a later one of the same name.
     ForgetTopics {
+        topics: Vec<(TopicName, Uuid)>,
+    },
+    /// These are all topics there are; offsets of others go. Said after loading, for topics that were deleted meanwhile.
+    KeepTopics {
         topics: Vec<(TopicName, Uuid)>,
     },
 }
@@ -189,6 +193,7 @@ pub enum Reply {
     List(Vec<GroupListing>),
     Summarize(Vec<GroupSummary>),
     ForgetTopics,
+    KeepTopics,
 }
 
 /// Something for each partition, in the order of the request.

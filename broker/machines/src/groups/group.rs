@@ -6,7 +6,6 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::Outcome;
 use super::command::{Caller, Protocol, Reply, RequestToken};
 use super::config::GroupConfig;
 use super::error::GroupError;
@@ -16,6 +15,7 @@ use super::offsets::Offsets;
 use super::record::{GroupMetadata, Record};
 use super::subscription::{CONSUMER_PROTOCOL_TYPE, subscribed_topics};
 use super::timers::{Timer, Timers};
+use super::{Now, Outcome};
 
 /// Where a group is in its life. `Dead` is only ever reported, of groups that do not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,7 +50,7 @@ pub(super) struct Step<'a> {
     pub(super) config: &'a GroupConfig,
     pub(super) timers: &'a mut Timers,
     pub(super) outcome: &'a mut Outcome,
-    pub(super) now_ms: i64,
+    pub(super) now: Now,
 }
 
 impl Step<'_> {
@@ -153,7 +153,7 @@ impl Group {
 
     pub(super) fn enter(&mut self, state: GroupState, step: &Step<'_>) {
         self.state = state;
-        self.state_timestamp_ms = Some(step.now_ms);
+        self.state_timestamp_ms = Some(step.now.wall_ms);
     }
 
     /// True when forgetting the group loses nothing, durable or not: a refused command made it.
@@ -244,7 +244,7 @@ impl Group {
     /// The member was heard of: it lives for another session timeout.
     pub(super) fn refresh_session(&mut self, id: &MemberId, step: &mut Step<'_>) {
         if let Some(member) = self.members.get_mut(id) {
-            member.deadline_ms = step.now_ms + i64::from(member.session_timeout_ms);
+            member.deadline_ms = step.now.timer_ms + i64::from(member.session_timeout_ms);
             step.timers.arm(Timer::Member(self.id.clone(), id.clone()), member.deadline_ms);
         }
     }

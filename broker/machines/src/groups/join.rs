@@ -79,7 +79,7 @@ impl Group {
             return Ok(());
         }
         if request.requires_known_member_id {
-            let deadline_ms = step.now_ms + i64::from(request.session_timeout_ms);
+            let deadline_ms = step.now.timer_ms + i64::from(request.session_timeout_ms);
             self.pending_joins.insert(request.new_member_id.clone(), deadline_ms);
             step.timers.arm(Timer::Member(self.id.clone(), request.new_member_id.clone()), deadline_ms);
             return Err(GroupError::MemberIdRequired);
@@ -121,7 +121,7 @@ impl Group {
             self.protocol_type = Some(request.protocol_type.clone());
             self.leader = Some(id.clone());
         }
-        let deadline_ms = step.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS;
+        let deadline_ms = step.now.timer_ms + NEW_MEMBER_JOIN_TIMEOUT_MS;
         self.members.insert(Member::new(id.clone(), request, deadline_ms));
         self.members.park_join(&id, token);
         step.timers.arm(Timer::Member(self.id.clone(), id), deadline_ms);

@@ -50,6 +50,15 @@ pub struct Outcome {
     pub replies: Vec<(RequestToken, Reply)>,
 }
 
+/// The time, as the shell reads it off its two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Never goes back and never jumps: for deadlines, so that setting the date ends no session.
+    pub timer_ms: i64,
+    /// Since 1970: for what is stored and outlives the process.
+    pub wall_ms: i64,
+}
+
 /// The groups of one partition of `__consumer_offsets`.
 #[derive(Debug)]
 pub struct GroupMachine {
@@ -79,12 +88,12 @@ impl GroupMachine {
     }
 
     /// All records are replayed: from now on members have to show that they live.
-    pub fn loaded(&mut self, now_ms: i64) -> Outcome {
+    pub fn loaded(&mut self, now: Now) -> Outcome {
         let mut outcome = Outcome::default();
         let Self { config, groups, timers } = self;
-        timers.arm(Timer::Retention, now_ms.saturating_add(config.offsets_retention_check_interval_ms));
+        timers.arm(Timer::Retention, now.timer_ms.saturating_add(config.offsets_retention_check_interval_ms));
         for group in groups.values_mut() {
-            let mut step = Step { config, timers, outcome: &mut outcome, now_ms };
+            let mut step = Step { config, timers, outcome: &mut outcome, now };
             for id in group.members.ids() {
                 group.refresh_session(&id, &mut step);
             }
@@ -95,45 +104,45 @@ impl GroupMachine {
         outcome
     }
 
-    /// When `tick` has something to do.
+    /// When `tick` has something to do, by the timer clock.
     pub fn next_deadline_ms(&self) -> Option<i64> {
         self.timers.next_deadline_ms()
     }
 
     /// Deadlines that have come.
-    pub fn tick(&mut self, now_ms: i64) -> Outcome {
+    pub fn tick(&mut self, now: Now) -> Outcome {
         let mut outcome = Outcome::default();
-        while let Some(timer) = self.timers.pop_due(now_ms) {
+        while let Some(timer) = self.timers.pop_due(now.timer_ms) {
             match &timer {
                 Timer::Member(group, member) => {
-                    self.due(group, &mut outcome, now_ms, |group, step| group.member_due(member, step));
+                    self.due(group, &mut outcome, now, |group, step| group.member_due(member, step));
                 }
-                Timer::JoinPhase(group) => self.due(group, &mut outcome, now_ms, Group::join_phase_due),
-                Timer::SyncPhase(group) => self.due(group, &mut outcome, now_ms, Group::sync_phase_due),
-                Timer::Retention => self.expire(&mut outcome, now_ms),
+                Timer::JoinPhase(group) => self.due(group, &mut outcome, now, Group::join_phase_due),
+                Timer::SyncPhase(group) => self.due(group, &mut outcome, now, Group::sync_phase_due),
+                Timer::Retention => self.expire(&mut outcome, now),
             }
         }
         outcome
     }
 
     /// Carries out a command; `token` comes back with its reply, now or later.
-    pub fn handle(&mut self, token: RequestToken, command: Command, now_ms: i64) -> Outcome {
+    pub fn handle(&mut self, token: RequestToken, command: Command, now: Now) -> Outcome {
         let mut outcome = Outcome::default();
         let reply = match command {
-            Command::Join(request) => self.join(token, &request, &mut outcome, now_ms),
-            Command::Sync(request) => self.sync(token, request, &mut outcome, now_ms),
+            Command::Join(request) => self.join(token, &request, &mut outcome, now),
+            Command::Sync(request) => self.sync(token, request, &mut outcome, now),
             Command::Heartbeat(request) => {
                 let result =
-                    self.with(&request.group, &mut outcome, now_ms, |group, step| group.heartbeat(&request, step));
+                    self.with(&request.group, &mut outcome, now, |group, step| group.heartbeat(&request, step));
                 let unknown = || Err(GroupError::UnknownMember { member: request.caller.member_id.clone() });
                 Some(Reply::Heartbeat(result.unwrap_or_else(unknown)))
             }
-            Command::Leave(request) => Some(Reply::Leave(self.leave(&request, &mut outcome, now_ms))),
-            Command::CommitOffsets(request) => Some(Reply::CommitOffsets(self.commit(request, &mut outcome, now_ms))),
+            Command::Leave(request) => Some(Reply::Leave(self.leave(&request, &mut outcome, now))),
+            Command::CommitOffsets(request) => Some(Reply::CommitOffsets(self.commit(request, &mut outcome, now))),
             Command::FetchOffsets(request) => Some(Reply::FetchOffsets(self.fetch_offsets(&request))),
             Command::DeleteOffsets(request) => {
                 let result =
-                    self.with(&request.group, &mut outcome, now_ms, |group, step| group.delete_offsets(&request, step));
+                    self.with(&request.group, &mut outcome, now, |group, step| group.delete_offsets(&request, step));
                 let missing = || Err(GroupError::GroupNotFound { group: request.group.clone() });
                 Some(Reply::DeleteOffsets(result.unwrap_or_else(missing)))
             }
@@ -141,20 +150,25 @@ impl GroupMachine {
                 let found = self.groups.get(&group).map(Group::describe);
                 Some(Reply::Describe(found.ok_or(GroupError::GroupNotFound { group })))
             }
-            Command::Delete { group } => Some(Reply::Delete(self.delete(&group, &mut outcome, now_ms))),
+            Command::Delete { group } => Some(Reply::Delete(self.delete(&group, &mut outcome, now))),
             Command::List => Some(Reply::List(self.groups.values().map(Group::list).collect())),
             Command::Summarize => Some(Reply::Summarize(self.groups.values().map(Group::summarize).collect())),
             Command::ForgetTopics { topics } => {
                 let topics = topics.into_iter().collect();
-                self.for_all(&mut outcome, now_ms, |group, step| group.forget_topics(&topics, step));
+                self.for_all(&mut outcome, now, |group, step| group.forget_topics(&topics, step));
                 Some(Reply::ForgetTopics)
+            }
+            Command::KeepTopics { topics } => {
+                let topics = topics.into_iter().collect();
+                self.for_all(&mut outcome, now, |group, step| group.keep_topics(&topics, step));
+                Some(Reply::KeepTopics)
             }
         };
         outcome.replies.extend(reply.map(|reply| (token, reply)));
         outcome
     }
 
-    fn join(&mut self, token: RequestToken, request: &Join, outcome: &mut Outcome, now_ms: i64) -> Option<Reply> {
+    fn join(&mut self, token: RequestToken, request: &Join, outcome: &mut Outcome, now: Now) -> Option<Reply> {
         let refuse = |error| Some(Reply::Join(Err(JoinRefusal { error, member_id: request.member_id.clone() })));
         if let Err(error) = join::check_request(request, &self.config) {
             return refuse(error);
@@ -163,24 +177,24 @@ impl GroupMachine {
             return refuse(GroupError::UnknownMember { member: request.member_id.clone() });
         }
         self.group_or_new(&request.group);
-        self.with(&request.group, outcome, now_ms, |group, step| group.join(token, request, step));
+        self.with(&request.group, outcome, now, |group, step| group.join(token, request, step));
         None
     }
 
-    fn sync(&mut self, token: RequestToken, request: Sync, outcome: &mut Outcome, now_ms: i64) -> Option<Reply> {
+    fn sync(&mut self, token: RequestToken, request: Sync, outcome: &mut Outcome, now: Now) -> Option<Reply> {
         let member = request.caller.member_id.clone();
         let group = request.group.clone();
-        match self.with(&group, outcome, now_ms, |group, step| group.sync(token, request, step)) {
+        match self.with(&group, outcome, now, |group, step| group.sync(token, request, step)) {
             Some(()) => None,
             None => Some(Reply::Sync(Err(GroupError::UnknownMember { member }))),
         }
     }
 
-    fn leave(&mut self, request: &Leave, outcome: &mut Outcome, now_ms: i64) -> Result<Vec<MemberLeft>, GroupError> {
+    fn leave(&mut self, request: &Leave, outcome: &mut Outcome, now: Now) -> Result<Vec<MemberLeft>, GroupError> {
         if request.group.is_empty() {
             return Err(GroupError::InvalidGroupId);
         }
-        let left = self.with(&request.group, outcome, now_ms, |group, step| group.leave(request, step));
+        let left = self.with(&request.group, outcome, now, |group, step| group.leave(request, step));
         let unknown = |(member_id, instance_id): &(MemberId, Option<InstanceId>)| MemberLeft {
             member_id: member_id.clone(),
             instance_id: instance_id.clone(),
@@ -193,7 +207,7 @@ impl GroupMachine {
         &mut self,
         request: CommitOffsets,
         outcome: &mut Outcome,
-        now_ms: i64,
+        now: Now,
     ) -> Result<PerPartition<Result<(), GroupError>>, GroupError> {
         let id = request.group.clone();
         if !self.groups.contains_key(&id) {
@@ -202,7 +216,7 @@ impl GroupMachine {
             }
             self.group_or_new(&id);
         }
-        let result = self.with(&id, outcome, now_ms, |group, step| group.commit(request, step));
+        let result = self.with(&id, outcome, now, |group, step| group.commit(request, step));
         result.unwrap_or(Err(GroupError::GroupNotFound { group: id }))
     }
 
@@ -213,17 +227,17 @@ impl GroupMachine {
         }
     }
 
-    fn delete(&mut self, id: &GroupId, outcome: &mut Outcome, now_ms: i64) -> Result<(), GroupError> {
+    fn delete(&mut self, id: &GroupId, outcome: &mut Outcome, now: Now) -> Result<(), GroupError> {
         let missing = || Err(GroupError::GroupNotFound { group: id.clone() });
-        self.with(id, outcome, now_ms, Group::delete).unwrap_or_else(missing)?;
+        self.with(id, outcome, now, Group::delete).unwrap_or_else(missing)?;
         self.groups.remove(id);
         Ok(())
     }
 
     /// Expires offsets, and groups of which nothing is left.
-    fn expire(&mut self, outcome: &mut Outcome, now_ms: i64) {
-        self.timers.arm(Timer::Retention, now_ms.saturating_add(self.config.offsets_retention_check_interval_ms));
-        self.for_all(outcome, now_ms, |group, step| {
+    fn expire(&mut self, outcome: &mut Outcome, now: Now) {
+        self.timers.arm(Timer::Retention, now.timer_ms.saturating_add(self.config.offsets_retention_check_interval_ms));
+        self.for_all(outcome, now, |group, step| {
             group.expire_offsets(step);
             let over = group.state == GroupState::Empty && group.offsets.is_empty() && group.pending_joins.is_empty();
             if over && group.delete(step).is_ok() {
@@ -232,8 +246,8 @@ impl GroupMachine {
         });
     }
 
-    fn due(&mut self, id: &GroupId, outcome: &mut Outcome, now_ms: i64, work: impl FnOnce(&mut Group, &mut Step<'_>)) {
-        self.with(id, outcome, now_ms, work);
+    fn due(&mut self, id: &GroupId, outcome: &mut Outcome, now: Now, work: impl FnOnce(&mut Group, &mut Step<'_>)) {
+        self.with(id, outcome, now, work);
     }
 
     /// Works on one group, and forgets it if nothing came of it.
@@ -241,20 +255,20 @@ impl GroupMachine {
         &mut self,
         id: &GroupId,
         outcome: &mut Outcome,
-        now_ms: i64,
+        now: Now,
         work: impl FnOnce(&mut Group, &mut Step<'_>) -> R,
     ) -> Option<R> {
         let Self { config, groups, timers } = self;
         let group = groups.get_mut(id)?;
-        let result = work(group, &mut Step { config, timers, outcome, now_ms });
+        let result = work(group, &mut Step { config, timers, outcome, now });
         self.forget_if_vacant(id);
         Some(result)
     }
 
-    fn for_all(&mut self, outcome: &mut Outcome, now_ms: i64, mut work: impl FnMut(&mut Group, &mut Step<'_>)) {
+    fn for_all(&mut self, outcome: &mut Outcome, now: Now, mut work: impl FnMut(&mut Group, &mut Step<'_>)) {
         let Self { config, groups, timers } = self;
         for group in groups.values_mut() {
-            work(group, &mut Step { config, timers, outcome, now_ms });
+            work(group, &mut Step { config, timers, outcome, now });
         }
         groups.retain(|_, group| !group.is_vacant());
     }

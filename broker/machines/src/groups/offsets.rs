@@ -58,7 +58,8 @@ impl Group {
     ) -> Result<PerPartition<Result<(), GroupError>>, GroupError> {
         self.check_commit(&request.caller)?;
         self.refresh_session(&request.caller.member_id, step);
-        let expire_timestamp_ms = request.retention_ms.map(|retention_ms| step.now_ms.saturating_add(retention_ms));
+        let expire_timestamp_ms =
+            request.retention_ms.map(|retention_ms| step.now.wall_ms.saturating_add(retention_ms));
         let mut results = Vec::with_capacity(request.topics.len());
         for topic in request.topics {
             let commit_one = |commit: PartitionCommit| {
@@ -68,7 +69,7 @@ impl Group {
                         offset: commit.offset,
                         leader_epoch: commit.leader_epoch,
                         metadata: commit.metadata,
-                        commit_timestamp_ms: step.now_ms,
+                        commit_timestamp_ms: step.now.wall_ms,
                         expire_timestamp_ms,
                         topic_id: topic.topic_id,
                     };
@@ -176,11 +177,20 @@ impl Group {
         self.drop_offsets(deleted, step);
     }
 
+    /// Offsets of topics that are not, or no longer, among these.
+    pub(super) fn keep_topics(&mut self, topics: &HashMap<TopicName, Uuid>, step: &mut Step<'_>) {
+        let gone = |topic: &TopicName, committed: &CommittedOffset| match topics.get(topic) {
+            Some(id) => committed.topic_id != Uuid::ZERO && committed.topic_id != *id,
+            None => true,
+        };
+        self.drop_offsets(gone, step);
+    }
+
     /// Drops offsets that have outlived their use: of an empty group, counted from when it became empty; of a simple
     /// consumer, from the commit; of topics that a stable group no longer reads, from the commit. Groups of other kinds
     /// with members keep theirs, since what they read is unknown.
     pub(super) fn expire_offsets(&mut self, step: &mut Step<'_>) {
-        let (now_ms, retention_ms) = (step.now_ms, step.config.offsets_retention_ms);
+        let (now_ms, retention_ms) = (step.now.wall_ms, step.config.offsets_retention_ms);
         let empty_since_ms = match (self.state, &self.protocol_type) {
             (GroupState::Empty, Some(_)) => self.state_timestamp_ms,
             _ => None,

@@ -27,9 +27,9 @@ impl Group {
         let phase = if self.state == GroupState::Empty && delay_ms > 0 {
             let remaining_ms = (timeout_ms - delay_ms).max(0);
             let initial = Some(InitialDelay { remaining_ms, newcomer: false });
-            JoinPhase { deadline_ms: step.now_ms + delay_ms.min(timeout_ms), initial }
+            JoinPhase { deadline_ms: step.now.timer_ms + delay_ms.min(timeout_ms), initial }
         } else {
-            JoinPhase { deadline_ms: step.now_ms + timeout_ms, initial: None }
+            JoinPhase { deadline_ms: step.now.timer_ms + timeout_ms, initial: None }
         };
         self.enter(GroupState::PreparingRebalance, step);
         self.start_join_phase(phase, step);
@@ -52,7 +52,7 @@ impl Group {
 
     pub(super) fn join_phase_due(&mut self, step: &mut Step<'_>) {
         let Some(mut phase) = self.join_phase else { return };
-        if phase.deadline_ms > step.now_ms {
+        if phase.deadline_ms > step.now.timer_ms {
             self.start_join_phase(phase, step);
             return;
         }
@@ -61,7 +61,7 @@ impl Group {
                 let delay_ms = step.config.initial_rebalance_delay_ms.min(*remaining_ms);
                 *remaining_ms -= delay_ms;
                 *newcomer = false;
-                phase.deadline_ms = step.now_ms + delay_ms;
+                phase.deadline_ms = step.now.timer_ms + delay_ms;
                 self.start_join_phase(phase, step);
             }
             _ => self.complete_join(step),
@@ -84,7 +84,7 @@ impl Group {
             self.start_generation(step);
         } else {
             // Only static members are left and none has come back: they have until their sessions expire.
-            let deadline_ms = step.now_ms + self.rebalance_timeout_ms().max(1);
+            let deadline_ms = step.now.timer_ms + self.rebalance_timeout_ms().max(1);
             self.start_join_phase(JoinPhase { deadline_ms, initial: None }, step);
         }
     }
@@ -135,7 +135,7 @@ impl Group {
             self.refresh_session(&id, step);
             self.pending_syncs.insert(id);
         }
-        let deadline_ms = step.now_ms + self.rebalance_timeout_ms();
+        let deadline_ms = step.now.timer_ms + self.rebalance_timeout_ms();
         self.sync_deadline_ms = Some(deadline_ms);
         step.timers.arm(Timer::SyncPhase(self.id.clone()), deadline_ms);
     }
@@ -143,7 +143,7 @@ impl Group {
     /// Members that joined but never asked for their assignment are gone.
     pub(super) fn sync_phase_due(&mut self, step: &mut Step<'_>) {
         let Some(deadline_ms) = self.sync_deadline_ms else { return };
-        if deadline_ms > step.now_ms {
+        if deadline_ms > step.now.timer_ms {
             step.timers.arm(Timer::SyncPhase(self.id.clone()), deadline_ms);
             return;
         }
@@ -175,7 +175,7 @@ impl Group {
     /// their first join.
     pub(super) fn member_due(&mut self, id: &MemberId, step: &mut Step<'_>) {
         if let Some(deadline_ms) = self.pending_joins.get(id).copied() {
-            if deadline_ms > step.now_ms {
+            if deadline_ms > step.now.timer_ms {
                 step.timers.arm(Timer::Member(self.id.clone(), id.clone()), deadline_ms);
             } else {
                 self.pending_joins.remove(id);
@@ -187,7 +187,7 @@ impl Group {
         let waits = member.awaiting_sync.is_some() || (member.is_awaiting_join() && !member.is_new);
         if waits {
             self.refresh_session(id, step);
-        } else if member.deadline_ms > step.now_ms {
+        } else if member.deadline_ms > step.now.timer_ms {
             step.timers.arm(Timer::Member(self.id.clone(), id.clone()), member.deadline_ms);
         } else {
             self.remove_member(id, step);

@@ -3,11 +3,13 @@
 //! What must hold: what a client can mend gets the code that says so, with words beside it where the protocol has room;
 //! a disk that failed is KAFKA_STORAGE_ERROR, which clients retry, never UNKNOWN_SERVER_ERROR.
 
+use forebay_broker_machines::groups::GroupError;
 use forebay_broker_machines::metadata::{AlterConfigsError, CreatePartitionsError, CreateTopicError, DeleteTopicError};
 use forebay_broker_partition::{AppendError, InvalidBatch, ReadError, SequenceError, UpdateError};
 use forebay_broker_storage::{AppendError as LogAppendError, LogError};
 use forebay_broker_wire::types::ErrorCode;
 
+use crate::coordinators::Unavailable;
 use crate::io::append::WriteError;
 use crate::metadata::SubmitError;
 
@@ -21,6 +23,34 @@ pub(crate) struct Failure {
 impl Failure {
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
+    }
+}
+
+pub(crate) fn code_of_group(error: &GroupError) -> ErrorCode {
+    match error {
+        GroupError::InvalidGroupId => ErrorCode::InvalidGroupId,
+        GroupError::GroupNotFound { .. } => ErrorCode::GroupIdNotFound,
+        GroupError::NonEmptyGroup { .. } => ErrorCode::NonEmptyGroup,
+        GroupError::UnknownMember { .. } => ErrorCode::UnknownMemberId,
+        GroupError::MemberIdRequired => ErrorCode::MemberIdRequired,
+        GroupError::FencedInstance { .. } => ErrorCode::FencedInstanceId,
+        GroupError::IllegalGeneration { .. } => ErrorCode::IllegalGeneration,
+        GroupError::InconsistentProtocol => ErrorCode::InconsistentGroupProtocol,
+        GroupError::InvalidSessionTimeout { .. } => ErrorCode::InvalidSessionTimeout,
+        GroupError::RebalanceInProgress => ErrorCode::RebalanceInProgress,
+        GroupError::MaxSizeReached { .. } => ErrorCode::GroupMaxSizeReached,
+        GroupError::SubscribedToTopic { .. } => ErrorCode::GroupSubscribedToTopic,
+        GroupError::OffsetMetadataTooLarge { .. } => ErrorCode::OffsetMetadataTooLarge,
+        // What Kafka's clients are told when a group outgrows a record; none of them has a better word for it.
+        GroupError::AssignmentTooLarge { .. } => ErrorCode::UnknownServerError,
+    }
+}
+
+pub(crate) fn code_of_unavailable(unavailable: Unavailable) -> ErrorCode {
+    match unavailable {
+        Unavailable::Loading => ErrorCode::CoordinatorLoadInProgress,
+        Unavailable::NotCoordinator => ErrorCode::NotCoordinator,
+        Unavailable::NotAvailable => ErrorCode::CoordinatorNotAvailable,
     }
 }
 

@@ -9,24 +9,35 @@ mod api_versions;
 mod config_resource;
 mod create_partitions;
 mod create_topics;
+mod delete_groups;
 mod delete_records;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
+mod describe_groups;
 mod describe_log_dirs;
 mod describe_topic_partitions;
 pub(crate) mod error_code;
 mod fetch;
+mod find_coordinator;
+mod heartbeat;
 mod incremental_alter_configs;
 pub(crate) mod init_producer_id;
+mod join_group;
+mod leave_group;
 mod list_config_resources;
+mod list_groups;
 mod list_offsets;
 mod list_partition_reassignments;
 pub(crate) mod lookup;
 mod metadata;
+mod offset_commit;
+mod offset_delete;
+mod offset_fetch;
 mod offset_for_leader_epoch;
 pub(crate) mod produce;
 pub(crate) mod request;
+mod sync_group;
 pub(crate) mod versions;
 
 use std::future::Future;
@@ -88,6 +99,17 @@ fn route<'a>(broker: &'a Arc<Broker>, context: &'a RequestContext, api_key: ApiK
         ApiKey::ListPartitionReassignments => serve(broker, context, body, list_partition_reassignments::handle),
         ApiKey::Metadata => serve(broker, context, body, metadata::handle),
         ApiKey::OffsetForLeaderEpoch => serve(broker, context, body, offset_for_leader_epoch::handle),
+        ApiKey::FindCoordinator => serve(broker, context, body, find_coordinator::handle),
+        ApiKey::JoinGroup => serve(broker, context, body, join_group::handle),
+        ApiKey::SyncGroup => serve(broker, context, body, sync_group::handle),
+        ApiKey::Heartbeat => serve(broker, context, body, heartbeat::handle),
+        ApiKey::LeaveGroup => serve(broker, context, body, leave_group::handle),
+        ApiKey::OffsetCommit => serve(broker, context, body, offset_commit::handle),
+        ApiKey::OffsetFetch => serve(broker, context, body, offset_fetch::handle),
+        ApiKey::OffsetDelete => serve(broker, context, body, offset_delete::handle),
+        ApiKey::ListGroups => serve(broker, context, body, list_groups::handle),
+        ApiKey::DescribeGroups => serve(broker, context, body, describe_groups::handle),
+        ApiKey::DeleteGroups => serve(broker, context, body, delete_groups::handle),
         // Produce goes by `begin_produce`, and whatever is not in the table of versions was refused before.
         _ => Box::pin(async move { Err(RequestError::UnknownApi { api_key: api_key.as_i16() }) }),
     }

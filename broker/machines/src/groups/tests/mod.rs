@@ -78,7 +78,7 @@ impl Scene {
 
     pub(super) fn with(config: GroupConfig) -> Self {
         let mut machine = GroupMachine::new(config);
-        let outcome = machine.loaded(1_000);
+        let outcome = machine.loaded(at(1_000));
         assert_eq!(outcome, Outcome::default());
         Self { machine, now_ms: 1_000, log: Vec::new(), replies: HashMap::new(), answered: 0, next_token: 0 }
     }
@@ -122,14 +122,14 @@ impl Scene {
     /// The broker dies and another reads the log.
     pub(super) fn restart(&mut self) {
         self.machine = self.rebuilt();
-        let outcome = self.machine.loaded(self.now_ms);
+        let outcome = self.machine.loaded(at(self.now_ms));
         self.take(outcome);
     }
 
     pub(super) fn send(&mut self, command: Command) -> RequestToken {
         let token = RequestToken(self.next_token);
         self.next_token += 1;
-        let outcome = self.machine.handle(token, command, self.now_ms);
+        let outcome = self.machine.handle(token, command, at(self.now_ms));
         self.take(outcome);
         token
     }
@@ -148,7 +148,7 @@ impl Scene {
         let end_ms = self.now_ms + duration_ms;
         while let Some(deadline_ms) = self.machine.next_deadline_ms().filter(|deadline_ms| *deadline_ms <= end_ms) {
             self.now_ms = self.now_ms.max(deadline_ms);
-            let outcome = self.machine.tick(self.now_ms);
+            let outcome = self.machine.tick(at(self.now_ms));
             self.take(outcome);
             let next_ms = self.machine.next_deadline_ms();
             assert!(next_ms.is_none_or(|next_ms| next_ms > self.now_ms), "a deadline that came must not come again");
@@ -305,6 +305,11 @@ pub(super) fn topic_commit(topic: &str, partition: i32, offset: i64, metadata: &
             metadata: metadata.into(),
         }],
     }
+}
+
+/// In scenes both clocks show the same, but for a date.
+fn at(now_ms: i64) -> Now {
+    Now { timer_ms: now_ms, wall_ms: now_ms }
 }
 
 pub(super) fn nobody() -> Caller {

@@ -66,6 +66,17 @@ fn a_group_over_a_lowered_limit_rebalances_after_the_restart_until_it_fits() {
 }
 
 #[test]
+fn offsets_of_topics_that_were_deleted_meanwhile_go_after_a_restart() {
+    let mut scene = Scene::new();
+    scene.commit_as(nobody(), 5, "").unwrap();
+    scene.restart();
+    scene.ask(Command::KeepTopics { topics: vec![("t".into(), Uuid([7; 16])), ("u".into(), Uuid([8; 16]))] });
+    assert!(scene.committed().is_some());
+    scene.ask(Command::KeepTopics { topics: vec![("t".into(), Uuid([9; 16]))] });
+    assert_eq!(scene.committed(), None, "a namesake made since is another topic");
+}
+
+#[test]
 fn a_static_member_restarting_together_with_the_broker_keeps_its_place() {
     let mut scene = Scene::new();
     let mut members = [static_client("a", "one")];
