@@ -3,6 +3,7 @@
 mod chart;
 mod check;
 mod e2e;
+mod fuzz;
 mod generate;
 mod image;
 mod run;
@@ -16,6 +17,8 @@ use clap::Parser;
 enum Task {
     /// Format, lints, licences, documentation: what needs no running broker.
     Check(check::Args),
+    /// The wire's decoders fed with damaged messages and batches, for a given time.
+    Fuzz(fuzz::Args),
     /// What is written by a program and committed; `--check` proves it fresh.
     Generate(generate::Args),
     /// The chart: lint, golden renders, refusals.
@@ -31,6 +34,7 @@ enum Task {
 fn main() -> anyhow::Result<()> {
     match Task::parse() {
         Task::Check(args) => check::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
         Task::Generate(args) => generate::run(&args),
         Task::Chart(args) => chart::run(&args),
         Task::E2e(args) => e2e::run(&args),

@@ -61,7 +61,7 @@ fn every_message_is_read_and_written_as_kafka_does() {
 
 #[test]
 fn every_message_cut_short_is_refused_by_field() {
-    for line in all("message") {
+    for line in all("message").iter().filter(|line| line[3] == "random0") {
         let [_group, name, version, _fixture, hex] = &line[..] else { panic!("{line:?}") };
         let version: i16 = version.parse().unwrap();
         let codec = EVERY.iter().find(|codec| codec.name == name).unwrap();

@@ -31,9 +31,9 @@ pub enum DecodeErrorKind {
         /// Bytes the frame has left.
         remaining: usize,
     },
-    /// A length or count below the least that means something.
-    #[error("length {0} is negative")]
-    NegativeLength(i64),
+    /// A length or count that the encoding does not have.
+    #[error("length {0} is not possible here")]
+    InvalidLength(i64),
     /// Null where the version has no null.
     #[error("is null, which this version does not allow")]
     Null,
@@ -197,7 +197,7 @@ impl Decoder {
     pub fn slice(&mut self, length: i32, field: &'static str) -> Result<Bytes> {
         match usize::try_from(length) {
             Ok(length) => self.take(length, field),
-            Err(_) => Err(error(field, DecodeErrorKind::NegativeLength(i64::from(length)))),
+            Err(_) => Err(error(field, DecodeErrorKind::InvalidLength(i64::from(length)))),
         }
     }
 
@@ -216,10 +216,12 @@ impl Decoder {
             (false, true) => i64::from(self.i16(field)?),
             (false, false) => i64::from(self.i32(field)?),
         };
-        match length {
-            -1 => Ok(None),
-            0.. => usize::try_from(length).map(Some).map_err(|_| error(field, DecodeErrorKind::NegativeLength(length))),
-            _ => Err(error(field, DecodeErrorKind::NegativeLength(length))),
+        // Text never has more than the older generation's prefix can say, in the newer one too.
+        let most = if narrow { i64::from(i16::MAX) } else { i64::from(i32::MAX) };
+        match usize::try_from(length) {
+            Ok(usable) if length <= most => Ok(Some(usable)),
+            _ if length == -1 => Ok(None),
+            _ => Err(error(field, DecodeErrorKind::InvalidLength(length))),
         }
     }
 

@@ -63,7 +63,7 @@ fn errors_name_the_field() {
     let mut decoder = Decoder::new(Bytes::from_static(&[0xff, 0xff]));
     assert_eq!(decoder.string(false, "a").unwrap_err().kind, DecodeErrorKind::Null);
     let mut decoder = Decoder::new(Bytes::from_static(&[0xff, 0xfe]));
-    assert_eq!(decoder.string(false, "a").unwrap_err().kind, DecodeErrorKind::NegativeLength(-2));
+    assert_eq!(decoder.string(false, "a").unwrap_err().kind, DecodeErrorKind::InvalidLength(-2));
 }
 
 #[test]
@@ -112,4 +112,6 @@ fn text_that_no_length_prefix_can_say_is_refused() {
         let refused = Encoder::new().string(flexible, "name", &text).unwrap_err();
         assert_eq!(refused, EncodeError::TooLong { field: "name", length: 32_768, most: 32_767 });
     }
+    let mut longer = written(|e| e.bytes(true, "name", text.as_bytes()).unwrap());
+    assert_eq!(longer.string(true, "name").unwrap_err().kind, DecodeErrorKind::InvalidLength(32_768));
 }

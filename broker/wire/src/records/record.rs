@@ -79,7 +79,7 @@ fn read_headers(decoder: &mut Decoder) -> Result<Vec<RecordHeader>, DecodeError>
     let field = "headers";
     let announced = decoder.varint(field)?;
     let count = usize::try_from(announced)
-        .map_err(|_| DecodeError { field, kind: DecodeErrorKind::NegativeLength(i64::from(announced)) })?;
+        .map_err(|_| DecodeError { field, kind: DecodeErrorKind::InvalidLength(i64::from(announced)) })?;
     let remaining = decoder.remaining();
     if count > remaining / LEAST_HEADER_BYTES {
         return Err(DecodeError { field, kind: DecodeErrorKind::TooMany { count: count as u64, remaining } });
