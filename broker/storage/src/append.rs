@@ -6,10 +6,12 @@
 use std::{io::IoSlice, ops::Range};
 
 use bytes::Bytes;
-use forebay_broker_wire::types::{LeaderEpoch, Offset};
+use forebay_broker_wire::{
+    records::{Batch, BatchHeader, HEADER_BYTES},
+    types::{LeaderEpoch, Offset, ProducerId},
+};
 
 use crate::{
-    batch::{BatchHeader, HEADER_BYTES},
     config::TimestampType,
     disk::DiskError,
     log::PartitionLog,
@@ -17,12 +19,14 @@ use crate::{
     producer_state::{Producer, SequenceError},
     scan::LocatedBatch,
     segment::NO_TIMESTAMP,
-    validate::{self, IncomingBatch, InvalidBatch, Origin},
+    validate::{self, InvalidBatch, Origin},
 };
 
 /// Batches up to this size are copied whole: cheaper than one more buffer in the write.
 const COPIED_BYTES_MAX: usize = 1024;
 const TIMESTAMP_TYPE_BIT: i16 = 0x08;
+/// The checksum covers everything from the attributes on.
+const CHECKSUM_FROM: usize = 21;
 
 /// Batches to append together.
 #[derive(Debug, Clone)]
@@ -86,7 +90,7 @@ pub(crate) struct WriteGroup {
     pieces: Vec<Piece>,
     batches: Vec<LocatedBatch>,
     /// What was known of producers before, to be restored if nothing is written.
-    producers_before: Vec<(i64, Option<Producer>)>,
+    producers_before: Vec<(ProducerId, Option<Producer>)>,
     /// Where the write starts and where the next batch would lie.
     start: u64,
     end: u64,
@@ -168,11 +172,10 @@ impl PartitionLog {
             }
             self.begin_group(results.len());
         }
-        let base_offset =
-            if request.origin == Origin::Leader { Offset(batches[0].header.base_offset) } else { self.end };
+        let base_offset = if request.origin == Origin::Leader { batches[0].header.base_offset } else { self.end };
         let mut records = 0;
         for batch in batches {
-            records += u32::try_from(batch.header.records_count).unwrap_or(0);
+            records += u32::try_from(batch.header.record_count).unwrap_or(0);
             self.stage_batch(&batch, request.origin, leader_epoch, now_ms)?;
         }
         let last_offset = Offset(self.end.0 - 1);
@@ -180,29 +183,29 @@ impl PartitionLog {
     }
 
     /// The leader's offsets ascend and continue this log.
-    fn check_next(&self, batches: &[IncomingBatch]) -> Result<(), AppendError> {
+    fn check_next(&self, batches: &[Batch]) -> Result<(), AppendError> {
         let mut end = self.end;
-        for IncomingBatch { header, .. } in batches {
-            if header.base_offset < end.0 {
-                return Err(AppendError::NotNext { found: Offset(header.base_offset), end });
+        for Batch { header, .. } in batches {
+            if header.base_offset < end {
+                return Err(AppendError::NotNext { found: header.base_offset, end });
             }
-            end = Offset(header.last_offset() + 1);
+            end = header.next_offset();
         }
         Ok(())
     }
 
     /// Checks all of a request's sequences before any is noted. A repetition is answered only for a request of one batch, as producers send.
-    fn check_sequences(&self, batches: &[IncomingBatch]) -> Result<Option<Staged>, AppendError> {
-        for IncomingBatch { header, .. } in batches.iter().filter(|batch| batch.header.producer_id >= 0) {
+    fn check_sequences(&self, batches: &[Batch]) -> Result<Option<Staged>, AppendError> {
+        for Batch { header, .. } in batches.iter().filter(|batch| batch.header.has_producer_id()) {
             if let Some(known) = self.producers.check(header)? {
-                let (base_offset, last_offset) = (Offset(known.base_offset()), Offset(known.last_offset));
+                let (base_offset, last_offset) = (known.base_offset(), known.last_offset);
                 return Ok(Some(Staged { base_offset, last_offset, duplicate: true, records: 0, bytes: 0 }));
             }
         }
         Ok(None)
     }
 
-    fn must_roll(&self, batches: &[IncomingBatch], bytes: u64, now_ms: i64) -> bool {
+    fn must_roll(&self, batches: &[Batch], bytes: u64, now_ms: i64) -> bool {
         let active = self.active();
         if self.group.end == 0 {
             return false;
@@ -210,44 +213,48 @@ impl PartitionLog {
         let newest = if self.config.timestamp_type == TimestampType::LogAppendTime {
             now_ms
         } else {
-            batches.iter().map(|batch| batch.header.max_timestamp).max().unwrap_or(NO_TIMESTAMP)
+            batches.iter().map(|batch| batch.header.max_timestamp_ms).max().unwrap_or(NO_TIMESTAMP)
         };
-        let oldest = active.first_timestamp_ms().or(self.group.batches.first().map(|batch| batch.header.max_timestamp));
+        let oldest =
+            active.first_timestamp_ms().or(self.group.batches.first().map(|batch| batch.header.max_timestamp_ms));
         let too_old =
             oldest.is_some_and(|oldest| oldest >= 0 && newest.saturating_sub(oldest) > self.config.segment_ms);
         let index_bytes_max = u64::from(self.config.segment_index_bytes);
         let index_full = active.offsets.bytes() + 8 > index_bytes_max || active.times.bytes() + 12 > index_bytes_max;
         let records: i64 = batches.iter().map(|batch| i64::from(batch.header.last_offset_delta) + 1).sum();
-        let last_offset = batches.last().map_or(0, |batch| batch.header.last_offset()).max(self.end.0 + records);
+        let last_offset = batches.last().map_or(0, |batch| batch.header.last_offset().0).max(self.end.0 + records);
         let offsets_full = last_offset - active.base_offset.0 > i64::from(i32::MAX);
         self.group.end + bytes > u64::from(self.config.segment_bytes) || too_old || index_full || offsets_full
     }
 
     fn stage_batch(
         &mut self,
-        batch: &IncomingBatch,
+        batch: &Batch,
         origin: Origin,
         leader_epoch: LeaderEpoch,
         now_ms: i64,
     ) -> Result<(), AppendError> {
         let mut header = batch.header;
-        let mut head = [0; HEADER_BYTES];
-        head.copy_from_slice(&batch.bytes[..HEADER_BYTES]);
+        let body = batch.bytes.slice(HEADER_BYTES..);
         if origin != Origin::Leader {
-            header.base_offset = self.end.0;
-            header.partition_leader_epoch = leader_epoch.0;
+            header.base_offset = self.end;
+            header.partition_leader_epoch = leader_epoch;
             self.stamp(&mut header, now_ms);
-            patch(&mut head, &header, &batch.header, &batch.bytes[HEADER_BYTES..]);
+            if header.attributes != batch.header.attributes || header.max_timestamp_ms != batch.header.max_timestamp_ms
+            {
+                let head = header.to_bytes();
+                header.crc = crc32c::crc32c_append(crc32c::crc32c(&head[CHECKSUM_FROM..]), &body);
+            }
         }
-        if self.shared.epochs.lock().assign(LeaderEpoch(header.partition_leader_epoch), Offset(header.base_offset)) {
+        if self.shared.epochs.lock().assign(header.partition_leader_epoch, header.base_offset) {
             self.save_epochs().map_err(|error| self.log_dir.poison(&error))?;
         }
-        if header.producer_id >= 0 {
+        if header.has_producer_id() {
             let before = self.producers.update(&header);
             self.group.producers_before.push((header.producer_id, before));
         }
-        self.group.push(header, &head, batch.bytes.slice(HEADER_BYTES..));
-        self.end = Offset(header.last_offset() + 1);
+        self.group.push(header, body);
+        self.end = header.next_offset();
         Ok(())
     }
 
@@ -256,7 +263,7 @@ impl PartitionLog {
             TimestampType::CreateTime => header.attributes &= !TIMESTAMP_TYPE_BIT,
             TimestampType::LogAppendTime => {
                 header.attributes |= TIMESTAMP_TYPE_BIT;
-                header.max_timestamp = now_ms;
+                header.max_timestamp_ms = now_ms;
             }
         }
     }
@@ -322,11 +329,12 @@ impl WriteGroup {
         (self.start, self.end, self.start_offset, self.first_result) = (start, start, start_offset, first_result);
     }
 
-    fn push(&mut self, header: BatchHeader, head: &[u8], body: Bytes) {
+    fn push(&mut self, header: BatchHeader, body: Bytes) {
+        let head = header.to_bytes();
         self.batches.push(LocatedBatch { position: self.end, header });
         self.end += (head.len() + body.len()) as u64;
         let from = self.copied.len();
-        self.copied.extend_from_slice(head);
+        self.copied.extend_from_slice(&head);
         let copy_body = head.len() + body.len() <= COPIED_BYTES_MAX;
         if copy_body {
             self.copied.extend_from_slice(&body);
@@ -347,17 +355,4 @@ impl WriteGroup {
         };
         self.pieces.iter().map(buffer).collect()
     }
-}
-
-/// Writes the changed fields into the header's bytes; the checksum only when a field under it has changed.
-fn patch(head: &mut [u8; HEADER_BYTES], header: &BatchHeader, before: &BatchHeader, body: &[u8]) {
-    head[..8].copy_from_slice(&header.base_offset.to_be_bytes());
-    head[12..16].copy_from_slice(&header.partition_leader_epoch.to_be_bytes());
-    if header.attributes == before.attributes && header.max_timestamp == before.max_timestamp {
-        return;
-    }
-    head[21..23].copy_from_slice(&header.attributes.to_be_bytes());
-    head[35..43].copy_from_slice(&header.max_timestamp.to_be_bytes());
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&head[21..]), body);
-    head[17..21].copy_from_slice(&crc.to_be_bytes());
 }

@@ -2,14 +2,7 @@
 //!
 //! It is already resolved and validated (topic over broker over default) by whoever builds it; storage only reads it.
 
-/// Which time a record carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimestampType {
-    /// The producer's, as it came.
-    CreateTime,
-    /// The broker's at append.
-    LogAppendTime,
-}
+pub use forebay_broker_wire::records::TimestampType;
 
 /// Settings of one partition's log. A negative limit means none.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,10 +4,11 @@
 //! Files and names are Kafka's, so that its tools read them: see `docs/internals/disk_format.md`. All file access is in `disk`.
 
 mod append;
-mod batch;
 mod checkpoint;
 mod config;
 pub mod disk;
+#[cfg(any(test, feature = "faulty-disk"))]
+pub mod faulty_disk;
 mod identity;
 mod leader_epochs;
 mod log;
@@ -20,6 +21,8 @@ mod retention;
 mod scan;
 mod segment;
 mod sparse_index;
+#[cfg(test)]
+mod tests;
 mod timestamps;
 mod topic_id;
 mod truncate;

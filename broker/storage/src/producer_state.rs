@@ -6,9 +6,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use forebay_broker_wire::types::{Offset, ProducerEpoch, ProducerId};
-
-use crate::batch::BatchHeader;
+use forebay_broker_wire::{
+    records::BatchHeader,
+    types::{Offset, ProducerEpoch, ProducerId},
+};
 
 /// As many batches as a producer may have in flight, hence repeat.
 const BATCHES_PER_PRODUCER: usize = 5;
@@ -46,7 +47,7 @@ pub enum SequenceError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProducerBatch {
     pub(crate) last_sequence: i32,
-    pub(crate) last_offset: i64,
+    pub(crate) last_offset: Offset,
     pub(crate) offset_delta: i32,
     pub(crate) timestamp_ms: i64,
 }
@@ -56,25 +57,25 @@ impl ProducerBatch {
         sequence_minus(self.last_sequence, self.offset_delta)
     }
 
-    pub(crate) fn base_offset(&self) -> i64 {
-        self.last_offset - i64::from(self.offset_delta)
+    pub(crate) fn base_offset(&self) -> Offset {
+        Offset(self.last_offset.0 - i64::from(self.offset_delta))
     }
 }
 
 /// One producer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Producer {
-    epoch: i16,
+    epoch: ProducerEpoch,
     batches: VecDeque<ProducerBatch>,
     last_timestamp_ms: i64,
     coordinator_epoch: i32,
-    transaction_first_offset: Option<i64>,
+    transaction_first_offset: Option<Offset>,
 }
 
 /// All producers of a partition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ProducerState {
-    producers: HashMap<i64, Producer>,
+    producers: HashMap<ProducerId, Producer>,
 }
 
 impl ProducerState {
@@ -86,12 +87,12 @@ impl ProducerState {
     /// Decides on a producer's batch: `Ok(None)` to append it, `Ok(Some)` when it is there already.
     pub(crate) fn check(&self, header: &BatchHeader) -> Result<Option<ProducerBatch>, SequenceError> {
         let Some(producer) = self.producers.get(&header.producer_id) else { return Ok(None) };
-        let producer_id = ProducerId(header.producer_id);
+        let producer_id = header.producer_id;
         if header.producer_epoch < producer.epoch {
             return Err(SequenceError::InvalidProducerEpoch {
                 producer_id,
-                found: ProducerEpoch(header.producer_epoch),
-                current: ProducerEpoch(producer.epoch),
+                found: header.producer_epoch,
+                current: producer.epoch,
             });
         }
         if header.is_control() {
@@ -101,7 +102,7 @@ impl ProducerState {
         if header.producer_epoch > producer.epoch {
             return if header.base_sequence == 0 { Ok(None) } else { Err(out_of_order(0)) };
         }
-        let last_sequence = sequence_plus(header.base_sequence, header.last_offset_delta);
+        let last_sequence = header.last_sequence();
         let same = |batch: &&ProducerBatch| {
             batch.first_sequence() == header.base_sequence && batch.last_sequence == last_sequence
         };
@@ -118,7 +119,7 @@ impl ProducerState {
         let producer = self.producers.entry(header.producer_id).or_insert_with(|| Producer {
             epoch: header.producer_epoch,
             batches: VecDeque::new(),
-            last_timestamp_ms: header.max_timestamp,
+            last_timestamp_ms: header.max_timestamp_ms,
             coordinator_epoch: -1,
             transaction_first_offset: None,
         });
@@ -126,7 +127,7 @@ impl ProducerState {
             producer.epoch = header.producer_epoch;
             producer.batches.clear();
         }
-        producer.last_timestamp_ms = header.max_timestamp;
+        producer.last_timestamp_ms = header.max_timestamp_ms;
         if header.is_control() {
             producer.transaction_first_offset = None;
             return before;
@@ -138,16 +139,16 @@ impl ProducerState {
             producer.batches.pop_front();
         }
         producer.batches.push_back(ProducerBatch {
-            last_sequence: sequence_plus(header.base_sequence, header.last_offset_delta),
+            last_sequence: header.last_sequence(),
             last_offset: header.last_offset(),
             offset_delta: header.last_offset_delta,
-            timestamp_ms: header.max_timestamp,
+            timestamp_ms: header.max_timestamp_ms,
         });
         before
     }
 
     /// Takes back an [`Self::update`].
-    pub(crate) fn restore(&mut self, producer_id: i64, before: Option<Producer>) {
+    pub(crate) fn restore(&mut self, producer_id: ProducerId, before: Option<Producer>) {
         match before {
             Some(producer) => self.producers.insert(producer_id, producer),
             None => self.producers.remove(&producer_id),
@@ -174,18 +175,18 @@ impl ProducerState {
         for (producer_id, producer) in &self.producers {
             let last = producer.batches.back().copied().unwrap_or(ProducerBatch {
                 last_sequence: NO_SEQUENCE,
-                last_offset: -1,
+                last_offset: Offset(-1),
                 offset_delta: 0,
                 timestamp_ms: producer.last_timestamp_ms,
             });
-            out.extend(producer_id.to_be_bytes());
-            out.extend(producer.epoch.to_be_bytes());
+            out.extend(producer_id.0.to_be_bytes());
+            out.extend(producer.epoch.0.to_be_bytes());
             out.extend(last.last_sequence.to_be_bytes());
-            out.extend(last.last_offset.to_be_bytes());
+            out.extend(last.last_offset.0.to_be_bytes());
             out.extend(last.offset_delta.to_be_bytes());
             out.extend(producer.last_timestamp_ms.to_be_bytes());
             out.extend(producer.coordinator_epoch.to_be_bytes());
-            out.extend(producer.transaction_first_offset.unwrap_or(-1).to_be_bytes());
+            out.extend(producer.transaction_first_offset.unwrap_or(Offset(-1)).0.to_be_bytes());
         }
         let crc = crc32c::crc32c(&out[6..]);
         out[2..6].copy_from_slice(&crc.to_be_bytes());
@@ -208,22 +209,22 @@ impl ProducerState {
     }
 }
 
-fn decode_entry(entry: &[u8]) -> (i64, Producer) {
+fn decode_entry(entry: &[u8]) -> (ProducerId, Producer) {
     let batch = ProducerBatch {
         last_sequence: i32::from_be_bytes(array(entry, 10)),
-        last_offset: i64::from_be_bytes(array(entry, 14)),
+        last_offset: Offset(i64::from_be_bytes(array(entry, 14))),
         offset_delta: i32::from_be_bytes(array(entry, 22)),
         timestamp_ms: i64::from_be_bytes(array(entry, 26)),
     };
-    let transaction_first_offset = i64::from_be_bytes(array(entry, 38));
+    let transaction_first_offset = Offset(i64::from_be_bytes(array(entry, 38)));
     let producer = Producer {
-        epoch: i16::from_be_bytes(array(entry, 8)),
+        epoch: ProducerEpoch(i16::from_be_bytes(array(entry, 8))),
         batches: if batch.last_sequence == NO_SEQUENCE { VecDeque::new() } else { VecDeque::from([batch]) },
         last_timestamp_ms: batch.timestamp_ms,
         coordinator_epoch: i32::from_be_bytes(array(entry, 34)),
-        transaction_first_offset: (transaction_first_offset >= 0).then_some(transaction_first_offset),
+        transaction_first_offset: (transaction_first_offset >= Offset(0)).then_some(transaction_first_offset),
     };
-    (i64::from_be_bytes(array(entry, 0)), producer)
+    (ProducerId(i64::from_be_bytes(array(entry, 0))), producer)
 }
 
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
@@ -248,24 +249,17 @@ pub(crate) fn snapshot_name(offset: Offset) -> String {
 
 #[cfg(test)]
 mod tests {
+    use forebay_broker_wire::records::{BatchBuilder, NewRecord};
+
     use super::*;
 
     fn header(epoch: i16, base_sequence: i32, count: i32, base_offset: i64) -> BatchHeader {
-        BatchHeader {
-            base_offset,
-            batch_length: 100,
-            partition_leader_epoch: 0,
-            magic: 2,
-            crc: 0,
-            attributes: 0,
-            last_offset_delta: count - 1,
-            base_timestamp: 1000,
-            max_timestamp: 1000,
-            producer_id: 9,
-            producer_epoch: epoch,
-            base_sequence,
-            records_count: count,
+        let builder = BatchBuilder::new(Offset(base_offset));
+        let mut builder = builder.producer(ProducerId(9), ProducerEpoch(epoch), base_sequence);
+        for _ in 0..count {
+            builder.push(&NewRecord { timestamp_ms: 1000, ..NewRecord::default() }).unwrap();
         }
+        BatchHeader::parse(&builder.build().unwrap()).unwrap()
     }
 
     fn out_of_order(found: i32, expected: i32) -> SequenceError {
@@ -282,7 +276,10 @@ mod tests {
         }
         for n in 1..6 {
             let found = state.check(&header(0, n * 10, 10, 999)).unwrap().expect("a duplicate");
-            assert_eq!((found.base_offset(), found.last_offset), (i64::from(n) * 10, i64::from(n) * 10 + 9));
+            assert_eq!(
+                (found.base_offset(), found.last_offset),
+                (Offset(i64::from(n) * 10), Offset(i64::from(n) * 10 + 9))
+            );
         }
         assert_eq!(state.check(&header(0, 0, 10, 0)), Err(out_of_order(0, 60)), "older than the last five");
         assert_eq!(state.check(&header(0, 50, 9, 0)), Err(out_of_order(50, 60)), "same start, other end");
@@ -326,7 +323,7 @@ mod tests {
         state.update(&header(1, 5, 5, 5));
         let content = state.encode_snapshot();
         let read = ProducerState::decode_snapshot(&content).expect("whole");
-        assert_eq!(read.check(&header(1, 5, 5, 0)).unwrap().map(|batch| batch.base_offset()), Some(5));
+        assert_eq!(read.check(&header(1, 5, 5, 0)).unwrap().map(|batch| batch.base_offset()), Some(Offset(5)));
         assert_eq!(read.check(&header(1, 10, 1, 0)), Ok(None));
         for at in 0..content.len() {
             let mut flipped = content.clone();

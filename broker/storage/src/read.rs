@@ -163,10 +163,10 @@ impl View {
                 self.recent.pop_front();
             }
             self.recent.push_back(RecentBatch {
-                base: Offset(batch.header.base_offset),
-                last: Offset(batch.header.last_offset()),
+                base: batch.header.base_offset,
+                last: batch.header.last_offset(),
                 position: batch.position,
-                size: batch.header.size(),
+                size: batch.header.total_bytes() as u64,
             });
             self.active_size = batch.end();
         }
@@ -297,10 +297,10 @@ fn find_first(target: &Target, offset: Offset) -> Result<Option<RecentBatch>, Di
     }
     let batch = target.segment.find(offset, target.size)?;
     Ok(batch.map(|batch| RecentBatch {
-        base: Offset(batch.header.base_offset),
-        last: Offset(batch.header.last_offset()),
+        base: batch.header.base_offset,
+        last: batch.header.last_offset(),
         position: batch.position,
-        size: batch.header.size(),
+        size: batch.header.total_bytes() as u64,
     }))
 }
 

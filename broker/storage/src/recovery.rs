@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use forebay_broker_wire::types::{LeaderEpoch, Offset, Uuid};
+use forebay_broker_wire::types::{Offset, Uuid};
 
 use crate::{
     checkpoint::CheckpointError,
@@ -179,12 +179,12 @@ impl<'a> Loader<'a> {
             let Some(start) = segment.find(from, segment.size())? else { continue };
             let mut batches = Scanner::headers(&segment.log, start.position, segment.size());
             while let Some(LocatedBatch { header, .. }) =
-                batches.next_batch()?.filter(|batch| batch.header.base_offset < point.0)
+                batches.next_batch()?.filter(|batch| batch.header.base_offset < point)
             {
-                if header.producer_id >= 0 {
+                if header.has_producer_id() {
                     self.producers.update(&header);
                 }
-                self.epochs.assign(LeaderEpoch(header.partition_leader_epoch), Offset(header.base_offset));
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset);
             }
         }
         Ok(())
@@ -205,11 +205,11 @@ impl<'a> Loader<'a> {
             match batches.step()? {
                 Step::End => break None,
                 Step::Invalid(reason) => break Some(reason),
-                Step::Batch(batch) if batch.header.base_offset < self.next_offset.0 => {
-                    break Some("the offsets go back");
+                Step::Batch(batch) if batch.header.base_offset < self.next_offset => {
+                    break Some("the offsets go back".to_owned());
                 }
-                Step::Batch(batch) if batch.header.last_offset() - segment.base_offset.0 > i64::from(i32::MAX) => {
-                    break Some("the offsets are too far from the segment's base");
+                Step::Batch(batch) if batch.header.last_offset().0 - segment.base_offset.0 > i64::from(i32::MAX) => {
+                    break Some("the offsets are too far from the segment's base".to_owned());
                 }
                 Step::Batch(batch) => self.take(&segment, &batch)?,
             }
@@ -218,18 +218,18 @@ impl<'a> Loader<'a> {
         match reason {
             None if at + 1 < self.segments.len() => segment.close().map(|()| true),
             None => Ok(true),
-            Some(reason) => self.cut(&segment, segment.size(), file_size, reason),
+            Some(reason) => self.cut(&segment, segment.size(), file_size, &reason),
         }
     }
 
     fn take(&mut self, segment: &Segment, batch: &LocatedBatch) -> Result<(), DiskError> {
         segment.note(batch, self.index_interval_bytes)?;
-        self.log_dir.add_recovered_bytes(batch.header.size());
-        if batch.header.producer_id >= 0 {
+        self.log_dir.add_recovered_bytes(batch.header.total_bytes() as u64);
+        if batch.header.has_producer_id() {
             self.producers.update(&batch.header);
         }
-        self.epochs.assign(LeaderEpoch(batch.header.partition_leader_epoch), Offset(batch.header.base_offset));
-        self.next_offset = Offset(batch.header.last_offset() + 1);
+        self.epochs.assign(batch.header.partition_leader_epoch, batch.header.base_offset);
+        self.next_offset = batch.header.next_offset();
         Ok(())
     }
 
@@ -302,8 +302,8 @@ fn position_of(segment: &Segment, offset: Offset) -> Result<Option<u64>, DiskErr
     loop {
         let position = batches.position();
         match batches.step()? {
-            Step::Batch(batch) if batch.header.base_offset >= offset.0 => return Ok(Some(position)),
-            Step::Batch(batch) => next_offset = Offset(batch.header.last_offset() + 1),
+            Step::Batch(batch) if batch.header.base_offset >= offset => return Ok(Some(position)),
+            Step::Batch(batch) => next_offset = batch.header.next_offset(),
             Step::End => return Ok(Some(position)),
             Step::Invalid(_) => return Ok((next_offset >= offset).then_some(position)),
         }
@@ -322,7 +322,7 @@ fn indexes_fit(disk: &Disk, dir: &Path, segment: &Segment) -> Result<bool, DiskE
     }
     let Some(last) = segment.offsets.last() else { return Ok(true) };
     let batch = Scanner::headers(&segment.log, u64::from(last.position), segment.size()).next_batch()?;
-    Ok(batch.is_some_and(|batch| Offset(batch.header.last_offset()) == segment.absolute(last.relative_offset)))
+    Ok(batch.is_some_and(|batch| batch.header.last_offset() == segment.absolute(last.relative_offset)))
 }
 
 /// Builds both indexes from the log, which lies below the recovery point and is trusted.

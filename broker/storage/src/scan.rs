@@ -3,15 +3,15 @@
 //! With checksums it reads all bytes and is what recovery trusts; without, it hops over the payloads and is what a read uses behind a sparse
 //! index. It never trusts a length: a batch that would end beyond the bound is invalid, not read.
 
-use crate::{
-    batch::{BatchHeader, HEADER_BYTES, LENGTH_PREFIX_BYTES},
-    disk::{DiskError, DiskFile},
+use forebay_broker_wire::{
+    records::{BatchHeader, HEADER_BYTES},
+    types::Offset,
 };
+
+use crate::disk::{DiskError, DiskFile};
 
 const HOP_READ_BYTES: usize = 4 << 10;
 const CHECKSUM_READ_BYTES: usize = 1 << 20;
-/// The checksum covers everything from here.
-const CHECKSUM_FROM: usize = 21;
 
 /// A batch and where it lies.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,7 @@ pub(crate) struct LocatedBatch {
 
 impl LocatedBatch {
     pub(crate) fn end(&self) -> u64 {
-        self.position + self.header.size()
+        self.position + self.header.total_bytes() as u64
     }
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Step {
     /// The bound; nothing more.
     End,
     /// Not a whole valid batch; the position stays before it.
-    Invalid(&'static str),
+    Invalid(String),
 }
 
 /// Walks batches from a position up to a bound.
@@ -69,29 +69,20 @@ impl<'a> Scanner<'a> {
         if self.position >= self.end {
             return Ok(Step::End);
         }
-        let Some(header) = self.bytes(HEADER_BYTES)?.and_then(BatchHeader::parse) else {
-            return Ok(Step::Invalid("the header is cut short"));
+        let left = usize::try_from(self.end - self.position).unwrap_or(usize::MAX);
+        let header = match BatchHeader::parse(self.bytes(HEADER_BYTES.min(left))?.unwrap_or_default()) {
+            Ok(header) if header.base_offset >= Offset(0) => header,
+            Ok(header) => return Ok(Step::Invalid(format!("base offset {} is negative", header.base_offset))),
+            Err(error) => return Ok(Step::Invalid(error.to_string())),
         };
-        if header.magic != 2 {
-            return Ok(Step::Invalid("the magic is not 2"));
-        }
-        if header.batch_length < (HEADER_BYTES - LENGTH_PREFIX_BYTES) as i32
-            || header.last_offset_delta < 0
-            || header.base_offset < 0
-        {
-            return Ok(Step::Invalid("the header's numbers cannot be"));
-        }
         let batch = LocatedBatch { position: self.position, header };
         if batch.end() > self.end {
-            return Ok(Step::Invalid("the batch is cut short"));
+            return Ok(Step::Invalid(format!("record batch needs {} bytes, there are {left}", header.total_bytes())));
         }
-        if self.checksums {
-            let size = usize::try_from(header.size()).unwrap_or(usize::MAX);
-            match self.bytes(size)? {
-                Some(bytes) if crc32c::crc32c(&bytes[CHECKSUM_FROM..]) == header.crc => {}
-                Some(_) => return Ok(Step::Invalid("the checksum does not match")),
-                None => return Ok(Step::Invalid("the batch is cut short")),
-            }
+        if self.checksums
+            && let Err(error) = BatchHeader::validate(self.bytes(header.total_bytes())?.unwrap_or_default())
+        {
+            return Ok(Step::Invalid(error.to_string()));
         }
         self.position = batch.end();
         Ok(Step::Batch(batch))

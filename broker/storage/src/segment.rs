@@ -118,23 +118,23 @@ impl Segment {
     /// Reads the first batch's timestamp after opening.
     pub(crate) fn read_first_timestamp(&self) -> Result<(), DiskError> {
         let first = Scanner::headers(&self.log, 0, self.size()).next_batch()?;
-        self.state.lock().first_timestamp_ms = first.map(|batch| batch.header.max_timestamp);
+        self.state.lock().first_timestamp_ms = first.map(|batch| batch.header.max_timestamp_ms);
         Ok(())
     }
 
     /// Takes note of a batch that is now in the file: size, timestamps, and an index entry every `interval_bytes`.
     pub(crate) fn note(&self, batch: &LocatedBatch, interval_bytes: u32) -> Result<(), DiskError> {
         let mut state = self.state.lock();
-        let last_offset = Offset(batch.header.last_offset());
-        if batch.header.max_timestamp > state.largest.timestamp_ms {
-            state.largest = TimestampOffset { timestamp_ms: batch.header.max_timestamp, offset: last_offset };
+        let last_offset = batch.header.last_offset();
+        if batch.header.max_timestamp_ms > state.largest.timestamp_ms {
+            state.largest = TimestampOffset { timestamp_ms: batch.header.max_timestamp_ms, offset: last_offset };
         }
         let index = state.bytes_since_index_entry > u64::from(interval_bytes);
         if index {
             state.bytes_since_index_entry = 0;
         }
-        state.bytes_since_index_entry += batch.header.size();
-        state.first_timestamp_ms.get_or_insert(batch.header.max_timestamp);
+        state.bytes_since_index_entry += batch.header.total_bytes() as u64;
+        state.first_timestamp_ms.get_or_insert(batch.header.max_timestamp_ms);
         state.size = batch.end();
         drop(state);
         if index {
@@ -189,11 +189,9 @@ impl Segment {
         let mut largest = self.largest_indexed();
         let mut batches = Scanner::headers(&self.log, last.min(size), size);
         while let Some(batch) = batches.next_batch()? {
-            if batch.header.max_timestamp > largest.timestamp_ms {
-                largest = TimestampOffset {
-                    timestamp_ms: batch.header.max_timestamp,
-                    offset: Offset(batch.header.last_offset()),
-                };
+            if batch.header.max_timestamp_ms > largest.timestamp_ms {
+                largest =
+                    TimestampOffset { timestamp_ms: batch.header.max_timestamp_ms, offset: batch.header.last_offset() };
             }
         }
         let mut state = self.state.lock();
@@ -213,7 +211,7 @@ impl Segment {
         if let Some(entry) = hint {
             let mut batches = Scanner::headers(&self.log, u64::from(entry.position), limit);
             let first = batches.next_batch()?;
-            if first.is_some_and(|batch| Offset(batch.header.last_offset()) == self.absolute(entry.relative_offset)) {
+            if first.is_some_and(|batch| batch.header.last_offset() == self.absolute(entry.relative_offset)) {
                 return first_ending_at(batches, offset);
             }
         }
@@ -252,7 +250,7 @@ impl Segment {
 
 fn first_ending_at(mut batches: Scanner<'_>, offset: Offset) -> Result<Option<LocatedBatch>, DiskError> {
     while let Some(batch) = batches.next_batch()? {
-        if batch.header.last_offset() >= offset.0 {
+        if batch.header.last_offset() >= offset {
             return Ok(Some(batch));
         }
     }

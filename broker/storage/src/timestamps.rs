@@ -4,7 +4,10 @@
 
 use std::sync::Arc;
 
-use forebay_broker_wire::types::{LeaderEpoch, Offset};
+use forebay_broker_wire::{
+    records::{Batch, TimestampType},
+    types::{LeaderEpoch, Offset},
+};
 
 use crate::{
     disk::DiskError,
@@ -12,6 +15,9 @@ use crate::{
     scan::{LocatedBatch, Scanner},
     segment::{NO_TIMESTAMP, Segment},
 };
+
+/// A batch's records are decompressed into at most so many bytes.
+const DECOMPRESSED_BYTES_MAX: usize = 64 << 20;
 
 /// Which offset is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,8 +85,8 @@ fn first_at(
         let from = before.map_or(segment.base_offset, |entry| segment.absolute(entry.relative_offset)).max(log_start);
         let Some(start) = segment.find(from, *size)? else { continue };
         let mut batches = Scanner::headers(&segment.log, start.position, *size);
-        while let Some(batch) = batches.next_batch()?.filter(|batch| batch.header.base_offset < upto.0) {
-            if batch.header.max_timestamp < timestamp_ms {
+        while let Some(batch) = batches.next_batch()?.filter(|batch| batch.header.base_offset < upto) {
+            if batch.header.max_timestamp_ms < timestamp_ms {
                 continue;
             }
             if let Some(found) = first_in_batch(segment, &batch, timestamp_ms, log_start)? {
@@ -91,15 +97,33 @@ fn first_at(
     Ok(None)
 }
 
-/// The first record of a batch that is new enough. A batch that cannot be read answers with its start.
+/// The first record of a batch that is new enough. A batch whose records cannot be read answers with its start.
 fn first_in_batch(
     segment: &Segment,
     batch: &LocatedBatch,
     timestamp_ms: i64,
     log_start: Offset,
 ) -> Result<Option<(Offset, i64)>, DiskError> {
-    let mut bytes = vec![0; usize::try_from(batch.header.size()).unwrap_or(0)];
-    segment.log.read_at(&mut bytes, batch.position)?;
-    let _ = (bytes, timestamp_ms);
-    Ok(Some((Offset(batch.header.base_offset).max(log_start), batch.header.max_timestamp)))
+    let header = &batch.header;
+    let start = Some((header.base_offset.max(log_start), header.max_timestamp_ms));
+    if header.timestamp_type() == TimestampType::LogAppendTime {
+        return Ok(start);
+    }
+    let mut bytes = vec![0; header.total_bytes()];
+    let length = segment.log.read_at(&mut bytes, batch.position)?;
+    let whole = Batch { header: *header, bytes: bytes.into() };
+    let records = match whole.records(DECOMPRESSED_BYTES_MAX) {
+        Ok(records) if length == header.total_bytes() => records,
+        _ => return Ok(start),
+    };
+    for record in records {
+        match record {
+            Ok(record) if record.timestamp_ms >= timestamp_ms && record.offset >= log_start => {
+                return Ok(Some((record.offset, record.timestamp_ms)));
+            }
+            Ok(_) => {}
+            Err(_) => return Ok(start),
+        }
+    }
+    Ok(None)
 }

@@ -17,7 +17,8 @@ use crate::{
 };
 
 impl PartitionLog {
-    /// Removes all batches that hold `offset` or come after it. Gives the new end, which is below `offset` when it was inside a batch.
+    /// Removes all batches that hold `offset` or come after it. Gives the new end, which is below `offset` when it was inside a batch, but
+    /// never below the log's start.
     pub fn truncate_to(&mut self, offset: Offset, now_ms: i64) -> Result<Offset, LogError> {
         if offset >= self.end {
             self.log_dir.check_writable()?;
@@ -27,7 +28,8 @@ impl PartitionLog {
         if offset <= log_start {
             return self.truncate_fully_and_start_at(offset, now_ms);
         }
-        self.write(|log| log.cut_end(offset, now_ms))
+        let end = self.write(|log| log.cut_end(offset, now_ms))?;
+        if end < log_start { self.truncate_fully_and_start_at(log_start, now_ms) } else { Ok(end) }
     }
 
     /// Removes everything and begins anew at `offset`.
@@ -106,7 +108,7 @@ impl PartitionLog {
             let Some(start) = segment.find(from, segment.size())? else { continue };
             let mut batches = Scanner::headers(&segment.log, start.position, segment.size());
             while let Some(LocatedBatch { header, .. }) = batches.next_batch()? {
-                if header.producer_id >= 0 {
+                if header.has_producer_id() {
                     producers.update(&header);
                 }
             }
@@ -126,5 +128,5 @@ fn cut_point(segment: &Segment, offset: Offset) -> Result<(u64, Offset), DiskErr
     let size = segment.size();
     let Some(first) = segment.find(offset, size)? else { return Ok((size, offset)) };
     // In a log without gaps this is the batch's base offset; with one, the offset asked for.
-    Ok((first.position, Offset(first.header.base_offset.min(offset.0))))
+    Ok((first.position, first.header.base_offset.min(offset)))
 }

@@ -4,11 +4,12 @@
 //! leader made is checked for form and checksum only.
 
 use bytes::Bytes;
+use forebay_broker_wire::records::{self, Batch, BatchError, BatchHeader, RecordError};
 
-use crate::{
-    batch::{BatchHeader, HEADER_BYTES, LENGTH_PREFIX_BYTES},
-    config::{LogConfig, TimestampType},
-};
+use crate::config::{LogConfig, TimestampType};
+
+/// A batch's records are decompressed into at most so many bytes (or `max.message.bytes`, if that is more).
+const DECOMPRESSED_BYTES_MAX: usize = 64 << 20;
 
 /// Who made the batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,12 +29,12 @@ pub enum InvalidBatch {
     #[error("no record batch, expected at least one")]
     Empty,
     /// Not a whole, undamaged batch.
-    #[error("record batch at byte {at} is damaged: {reason}")]
+    #[error("record batch at byte {at} is damaged: {source}")]
     Corrupt {
         /// Where it starts in the bytes that came.
         at: usize,
         /// What is wrong.
-        reason: &'static str,
+        source: BatchError,
     },
     /// An old format.
     #[error("record batch has magic {magic}, expected 2")]
@@ -41,6 +42,9 @@ pub enum InvalidBatch {
         /// The magic found.
         magic: i8,
     },
+    /// Its records cannot be read.
+    #[error("records cannot be read: {0}")]
+    Records(#[from] RecordError),
     /// Above `max.message.bytes`.
     #[error("record batch of {bytes} bytes is above max.message.bytes={max_bytes}")]
     TooLarge {
@@ -77,24 +81,22 @@ pub enum InvalidBatch {
     },
 }
 
-/// A batch within the bytes that came.
-#[derive(Debug, Clone)]
-pub(crate) struct IncomingBatch {
-    pub(crate) header: BatchHeader,
-    pub(crate) bytes: Bytes,
-}
-
 /// Cuts the bytes into batches and checks each.
 pub(crate) fn check_all(
     records: &Bytes,
     origin: Origin,
     config: &LogConfig,
     now_ms: i64,
-) -> Result<Vec<IncomingBatch>, InvalidBatch> {
+) -> Result<Vec<Batch>, InvalidBatch> {
     let mut batches = Vec::with_capacity(1);
     let mut at = 0;
-    while at < records.len() {
-        let batch = cut(records, at)?;
+    for batch in records::batches(records) {
+        let damaged = |source| match source {
+            BatchError::UnsupportedMagic(magic) => InvalidBatch::Magic { magic },
+            source => InvalidBatch::Corrupt { at, source },
+        };
+        let batch = batch.map_err(damaged)?;
+        batch.check_crc().map_err(damaged)?;
         if origin == Origin::Client {
             check_client(&batch, config, now_ms)?;
         }
@@ -111,44 +113,32 @@ pub(crate) fn check_all(
     Ok(batches)
 }
 
-fn cut(records: &Bytes, at: usize) -> Result<IncomingBatch, InvalidBatch> {
-    let corrupt = |reason| InvalidBatch::Corrupt { at, reason };
-    let header = BatchHeader::parse(&records[at..]).ok_or(corrupt("the header is cut short"))?;
-    if header.magic != 2 {
-        return Err(InvalidBatch::Magic { magic: header.magic });
-    }
-    let size = usize::try_from(header.batch_length).ok().map(|length| length + LENGTH_PREFIX_BYTES);
-    let size = size.filter(|size| *size >= HEADER_BYTES).ok_or(corrupt("the length is too small"))?;
-    if at + size > records.len() {
-        return Err(corrupt("the batch is cut short"));
-    }
-    let bytes = records.slice(at..at + size);
-    if crc32c::crc32c(&bytes[21..]) != header.crc {
-        return Err(corrupt("the checksum does not match"));
-    }
-    if header.last_offset_delta < 0 {
-        return Err(corrupt("the last offset delta is negative"));
-    }
-    Ok(IncomingBatch { header, bytes })
-}
-
-fn check_client(batch: &IncomingBatch, config: &LogConfig, now_ms: i64) -> Result<(), InvalidBatch> {
+fn check_client(batch: &Batch, config: &LogConfig, now_ms: i64) -> Result<(), InvalidBatch> {
     let header = &batch.header;
     let invalid = |reason| Err(InvalidBatch::InvalidRecord { reason });
-    if header.size() > u64::from(config.max_message_bytes) {
-        return Err(InvalidBatch::TooLarge { bytes: header.size(), max_bytes: config.max_message_bytes });
+    let bytes = batch.bytes.len() as u64;
+    if bytes > u64::from(config.max_message_bytes) {
+        return Err(InvalidBatch::TooLarge { bytes, max_bytes: config.max_message_bytes });
     }
     if header.is_control() {
         return invalid("clients may not write control records");
     }
-    if i64::from(header.records_count) != i64::from(header.last_offset_delta) + 1 {
+    if i64::from(header.record_count) != i64::from(header.last_offset_delta) + 1 {
         return invalid("the record count does not match the last offset delta");
     }
-    if header.producer_id >= 0 && (header.base_sequence < 0 || header.producer_epoch < 0) {
+    if header.has_producer_id() && (header.base_sequence < 0 || header.producer_epoch.0 < 0) {
         return invalid("a batch with a producer id needs an epoch and a sequence");
     }
     if config.timestamp_type == TimestampType::CreateTime {
         check_timestamps(header, config, now_ms)?;
+    }
+    if config.compact {
+        let limit_bytes = DECOMPRESSED_BYTES_MAX.max(config.max_message_bytes as usize);
+        for record in batch.records(limit_bytes)? {
+            if record?.key.is_none() {
+                return invalid("a compacted topic needs a key in each record");
+            }
+        }
     }
     Ok(())
 }
@@ -157,11 +147,11 @@ fn check_timestamps(header: &BatchHeader, config: &LogConfig, now_ms: i64) -> Re
     let far =
         |timestamp_ms, setting, limit_ms| Err(InvalidBatch::Timestamp { timestamp_ms, now_ms, setting, limit_ms });
     let (before_ms, after_ms) = (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms);
-    if header.max_timestamp >= 0 && header.max_timestamp.saturating_sub(now_ms) > after_ms {
-        return far(header.max_timestamp, "message.timestamp.after.max.ms", after_ms);
+    if header.max_timestamp_ms >= 0 && header.max_timestamp_ms.saturating_sub(now_ms) > after_ms {
+        return far(header.max_timestamp_ms, "message.timestamp.after.max.ms", after_ms);
     }
-    if header.base_timestamp >= 0 && now_ms.saturating_sub(header.base_timestamp) > before_ms {
-        return far(header.base_timestamp, "message.timestamp.before.max.ms", before_ms);
+    if header.base_timestamp_ms >= 0 && now_ms.saturating_sub(header.base_timestamp_ms) > before_ms {
+        return far(header.base_timestamp_ms, "message.timestamp.before.max.ms", before_ms);
     }
     Ok(())
 }

@@ -1,0 +1,161 @@
+//! Disks that fail, fill up or lose what was not flushed.
+
+use std::io;
+
+use super::*;
+use crate::{
+    disk::{Operation, Verdict},
+    faulty_disk::FaultyDisk,
+};
+
+fn is_log(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "log")
+}
+
+fn io_error() -> Verdict {
+    Verdict::Fail(io::Error::from_raw_os_error(5))
+}
+
+#[test]
+fn short_writes_are_continued() {
+    let dir = temp_dir();
+    let faulty = FaultyDisk::new(dir.path()).unwrap();
+    let (mut log, _) = open(&log_dir_on(faulty.disk(), dir.path()), small());
+    let mut random = Random::new(3);
+    faulty.inject(move |operation| match operation {
+        Operation::Write { .. } => Verdict::Short(1 + usize::try_from(random.below(40)).unwrap()),
+        _ => Verdict::Proceed,
+    });
+    for n in 0..50 {
+        append(&mut log, batch(&[&format!("value {n}"), &"x".repeat(n)])).unwrap();
+    }
+    assert_eq!(read_all(&log).len(), 100);
+}
+
+#[test]
+fn a_failed_write_poisons_the_whole_directory_and_reads_go_on() {
+    let dir = temp_dir();
+    let faulty = FaultyDisk::new(dir.path()).unwrap();
+    let log_dir = log_dir_on(faulty.disk(), dir.path());
+    let (mut log, _) = open(&log_dir, LogConfig::default());
+    let (mut other, _) = PartitionLog::open(&log_dir, &LogName::new("other", 0), None, LogConfig::default()).unwrap();
+    append(&mut log, batch(&["kept"])).unwrap();
+    faulty.inject(|operation| match operation {
+        Operation::Write { path, .. } if is_log(path) => io_error(),
+        _ => Verdict::Proceed,
+    });
+    let results = log.append(&[client(batch(&["a"])), client(batch(&["b"]))], LeaderEpoch(0), NOW_MS);
+    assert!(results.iter().all(|result| matches!(result, Err(AppendError::Poisoned(_)))));
+    faulty.heal();
+    assert!(matches!(append(&mut log, batch(&["c"])), Err(AppendError::Poisoned(_))), "healed or not");
+    assert!(matches!(append(&mut other, batch(&["c"])), Err(AppendError::Poisoned(_))), "its neighbours too");
+    assert!(matches!(other.flush(), Err(FlushError::Poisoned(_))));
+    assert!(log_dir.poisoned().unwrap().reason.contains("write"));
+    assert_eq!((read_all(&log), log.log_end()), (vec![(0, "kept".to_owned())], Offset(1)));
+    log_dir.close_clean().unwrap();
+    drop((log, other, log_dir));
+    assert!(!super::log_dir(dir.path()).was_clean(), "a poisoned directory is never closed cleanly");
+}
+
+#[test]
+fn a_failed_flush_poisons_too() {
+    let dir = temp_dir();
+    let faulty = FaultyDisk::new(dir.path()).unwrap();
+    let (mut log, _) = open(&log_dir_on(faulty.disk(), dir.path()), LogConfig::default());
+    append(&mut log, batch(&["a"])).unwrap();
+    faulty.inject(|operation| if matches!(operation, Operation::Sync { .. }) { io_error() } else { Verdict::Proceed });
+    assert!(matches!(log.flush(), Err(FlushError::Disk(_))));
+    faulty.heal();
+    assert!(matches!(log.flush(), Err(FlushError::Poisoned(_))), "a second flush would lie");
+    assert_eq!(log.flushed_to(), Offset(0));
+}
+
+#[test]
+fn a_full_disk_refuses_appends_until_there_is_room_again() {
+    let dir = temp_dir();
+    let faulty = FaultyDisk::new(dir.path()).unwrap();
+    let (mut log, _) = open(&log_dir_on(faulty.disk(), dir.path()), LogConfig::default());
+    append(&mut log, idempotent(1, 0, 0, &["a"])).unwrap();
+    let mut calls = 0;
+    faulty.inject(move |operation| match operation {
+        Operation::Write { path, .. } if is_log(path) => {
+            calls += 1;
+            if calls == 1 { Verdict::Short(30) } else { Verdict::Fail(io::ErrorKind::StorageFull.into()) }
+        }
+        _ => Verdict::Proceed,
+    });
+    let requests = [client(idempotent(1, 0, 1, &["b"])), client(idempotent(1, 0, 1, &["b"]))];
+    let results = log.append(&requests, LeaderEpoch(3), NOW_MS);
+    assert!(results.iter().all(|result| matches!(result, Err(AppendError::DiskFull(_)))), "{results:?}");
+    assert_eq!((read_all(&log).len(), log.log_dir().poisoned()), (1, None));
+    faulty.heal();
+    let appended = append(&mut log, idempotent(1, 0, 1, &["b"])).unwrap();
+    assert_eq!((appended.base_offset, appended.duplicate), (Offset(1), false), "its sequence was taken back");
+    assert_eq!(read_all(&log).len(), 2);
+}
+
+#[test]
+fn the_reserve_stops_clients_but_not_the_broker() {
+    let dir = temp_dir();
+    let faulty = FaultyDisk::new(dir.path()).unwrap();
+    let log_dir = LogDir::open(faulty.disk(), dir.path(), &identity(), 1_000_000).unwrap();
+    let (mut log, _) = open(&log_dir, LogConfig::default());
+    append(&mut log, batch(&["a"])).unwrap();
+    faulty.set_free_bytes(Some(1_000_010));
+    log_dir.refresh_space().unwrap();
+    let error = append(&mut log, batch(&["b"])).unwrap_err();
+    assert!(matches!(&error, AppendError::DiskFull(full) if full.free_bytes == 1_000_010), "{error}");
+    let own = AppendRequest { records: batch(&["metadata"]), origin: Origin::Broker };
+    log.append(&[own], LeaderEpoch(0), NOW_MS).remove(0).unwrap();
+    assert_eq!(read_all(&log).len(), 2);
+    faulty.set_free_bytes(Some(2_000_000));
+    append(&mut log, batch(&["b"])).unwrap();
+}
+
+/// Appends, flushes, rolls, truncates; cuts the power; what was acknowledged must be there, in order, and nothing that was never sent.
+fn power_cut(seed: u64) {
+    let dir = temp_dir();
+    let mut random = Random::new(seed);
+    let mut acknowledged: Vec<String> = Vec::new();
+    let mut next = 0;
+    for _ in 0..4 {
+        let faulty = FaultyDisk::new(dir.path()).unwrap();
+        let log_dir = log_dir_on(faulty.disk(), dir.path());
+        let config = LogConfig { flush_messages: 1, ..small() };
+        let (mut log, _) = open(&log_dir, config);
+        let found: Vec<_> = read_all(&log).into_iter().map(|(_, value)| value).collect();
+        assert!(found.starts_with(&acknowledged), "seed {seed}: lost of {acknowledged:?}, found {found:?}");
+        let mut sent = found;
+        next += 1000;
+        for _ in 0..random.below(40) {
+            next += 1;
+            let value = format!("value {next}");
+            let appended = append(&mut log, batch(&[&value])).unwrap();
+            assert!(appended.flush_required);
+            assert_eq!(appended.base_offset.0, i64::try_from(sent.len()).unwrap());
+            sent.push(value);
+            if random.below(3) > 0 {
+                log.flush().unwrap();
+                acknowledged.clone_from(&sent);
+            }
+            if random.below(15) == 0 {
+                log.advance_recovery_point(true).unwrap();
+                log_dir.write_checkpoints().unwrap();
+                acknowledged.clone_from(&sent);
+            }
+            if random.below(20) == 0 && !sent.is_empty() {
+                let to = random.below(sent.len() as u64);
+                log.truncate_to(Offset(i64::try_from(to).unwrap()), NOW_MS).unwrap();
+                sent.truncate(usize::try_from(to).unwrap());
+                acknowledged.truncate(sent.len());
+            }
+        }
+        drop((log, log_dir));
+        faulty.cut_power(&mut |bound| random.below(bound)).unwrap();
+    }
+}
+
+#[test]
+fn every_acknowledged_record_survives_power_cuts_with_flush_messages_1() {
+    (0..150).for_each(power_cut);
+}
