@@ -136,3 +136,93 @@ fn frame(content: impl FnOnce(&mut Encoder) -> Result<(), EncodeError>) -> Resul
     encoder.patch_i32(0, i32::try_from(bytes).map_err(|_| FrameError::TooLarge { bytes })?);
     Ok(encoder.finish())
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::messages::api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse};
+    use crate::messages::fetch::{FetchResponse, FetchableTopicResponse, PartitionData};
+    use crate::messages::heartbeat::HeartbeatResponse;
+    use crate::primitives::Records;
+
+    fn whole(parts: Vec<Part>) -> Vec<u8> {
+        let bytes = parts.into_iter().map(|part| match part {
+            Part::Bytes(bytes) => bytes,
+            Part::Region { length, .. } => Bytes::from(vec![b'R'; length as usize]),
+        });
+        bytes.collect::<Vec<_>>().concat()
+    }
+
+    #[test]
+    fn a_request_is_read_as_it_was_sent() {
+        let request = ApiVersionsRequest { client_software_name: "forebay".into(), ..Default::default() };
+        for (version, header_tags) in [(0, 0), (3, 1)] {
+            let request = if version < 3 { ApiVersionsRequest::default() } else { request.clone() };
+            let frame = whole(encode_request(&request, version, 7, Some("cli".into())).unwrap());
+            let size = u32::from_be_bytes(*frame.first_chunk().unwrap()) as usize;
+            assert_eq!(size, frame.len() - SIZE_BYTES);
+            assert_eq!(&frame[4..17], [0, 18, 0, version.to_be_bytes()[1], 0, 0, 0, 7, 0, 3, b'c', b'l', b'i']);
+            let mut decoder = Decoder::new(Bytes::from(frame).slice(SIZE_BYTES..));
+            let before = decoder.remaining();
+            let header = RequestHeader::decode(&mut decoder).unwrap();
+            assert_eq!(before - decoder.remaining(), 13 + header_tags);
+            assert_eq!((header.api_version, header.correlation_id, header.client_id), (version, 7, Some("cli".into())));
+            assert_eq!(ApiVersionsRequest::decode(&mut decoder, version), Ok(request));
+        }
+    }
+
+    #[test]
+    fn a_version_from_the_future_is_readable_up_to_the_body() {
+        let bytes = Bytes::from_static(&[0, 18, 0, 99, 0, 0, 0, 1, 0xff, 0xff, 0, 1, 2]);
+        let header = RequestHeader::decode(&mut Decoder::new(bytes)).unwrap();
+        assert_eq!((header.api_version, header.client_id), (99, None));
+        let unknown = Bytes::from_static(&[0x7f, 0xff, 0, 0, 0, 0, 0, 1, 0xff, 0xff]);
+        let header = RequestHeader::decode(&mut Decoder::new(unknown)).unwrap();
+        assert_eq!(header.api(), None);
+    }
+
+    #[test]
+    fn a_response_to_api_versions_never_has_tagged_fields_in_its_header() {
+        let response = ApiVersionsResponse {
+            api_keys: vec![ApiVersion { api_key: 18, ..Default::default() }],
+            ..Default::default()
+        };
+        let frame = whole(encode_response(&response, 3, 9).unwrap());
+        assert_eq!(&frame[4..11], [0, 0, 0, 9, 0, 0, 2]);
+        let frame = whole(encode_response(&HeartbeatResponse::default(), 4, 9).unwrap());
+        assert_eq!(&frame[4..9], [0, 0, 0, 9, 0]);
+        let mut decoder = Decoder::new(Bytes::from(frame).slice(SIZE_BYTES..));
+        assert_eq!(decode_response_header(&mut decoder, ApiKey::Heartbeat, 4), Ok(9));
+        assert_eq!(HeartbeatResponse::decode(&mut decoder, 4), Ok(HeartbeatResponse::default()));
+    }
+
+    #[test]
+    fn a_frames_size_counts_the_regions_in_it() {
+        let partition =
+            PartitionData { records: Some(Records::Region { token: 3, length: 500 }), ..Default::default() };
+        let topic = FetchableTopicResponse { partitions: vec![partition], ..Default::default() };
+        let response = FetchResponse { responses: vec![topic], ..Default::default() };
+        let parts = encode_response(&response, 16, 1).unwrap();
+        assert!(parts.contains(&Part::Region { token: 3, length: 500 }));
+        let frame = whole(parts);
+        let size = u32::from_be_bytes(*frame.first_chunk().unwrap()) as usize;
+        assert_eq!(size, frame.len() - SIZE_BYTES);
+        let mut decoder = Decoder::new(Bytes::from(frame).slice(SIZE_BYTES..));
+        decode_response_header(&mut decoder, ApiKey::Fetch, 16).unwrap();
+        let read = FetchResponse::decode(&mut decoder, 16).unwrap();
+        let records = read.responses[0].partitions[0].records.as_ref().unwrap();
+        assert_eq!(records.as_bytes().unwrap(), &vec![b'R'; 500]);
+    }
+
+    #[test]
+    fn error_codes_are_found_however_deep_they_are() {
+        let failed = |error_code| PartitionData { error_code, ..Default::default() };
+        let topic = FetchableTopicResponse { partitions: vec![failed(0), failed(6), failed(1)], ..Default::default() };
+        let response = FetchResponse { error_code: 70, responses: vec![topic], ..Default::default() };
+        let mut codes = Vec::new();
+        response.for_each_error_code(&mut |code| codes.push(code));
+        assert_eq!(codes, [70, 6, 1]);
+    }
+}

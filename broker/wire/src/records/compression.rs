@@ -70,7 +70,7 @@ impl Compression {
         let too_large = RecordError::TooLarge { compression: self, limit_bytes };
         let mut plain = Vec::new();
         // One byte more than allowed is asked for, so that "exactly the limit" and "above it" can be told apart.
-        let most = limit_bytes as u64 + 1;
+        let most = (limit_bytes as u64).saturating_add(1);
         let read = match self {
             Self::None => return Ok(stored),
             Self::Snappy => {

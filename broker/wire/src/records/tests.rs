@@ -168,6 +168,7 @@ fn no_compression_becomes_more_bytes_than_allowed() {
         let batch = Batch::validate(build(compression, &[one(&zeros)])).unwrap();
         assert!(batch.bytes.len() < 20_000, "{compression} of zeros is small");
         assert_eq!(batch.records(LIMIT_BYTES).unwrap().count(), 1);
+        assert_eq!(batch.records(usize::MAX).unwrap().count(), 1, "{compression} without a limit");
         let plain =
             BatchHeader::validate(&build(Compression::None, &[one(&zeros)])).unwrap().total_bytes() - HEADER_BYTES;
         assert!(batch.records(plain).is_ok(), "{compression} at exactly the limit");
