@@ -158,7 +158,9 @@ fn no_file_is_an_orphan() {
         let is_target =
             ["src", "tests", "benches", "bin", "examples", "fuzz_targets"].iter().any(|name| folder.ends_with(name))
                 && (!folder.ends_with("src") || matches!(stem.as_str(), "lib" | "main"));
-        if is_target || stem == "build" || (stem == "main" && folder.parent().is_some_and(|up| up.ends_with("tests"))) {
+        let is_folder_target =
+            stem == "main" && folder.parent().is_some_and(|up| up.ends_with("tests") || up.ends_with("examples"));
+        if is_target || stem == "build" || is_folder_target {
             continue;
         }
         let name = if stem == "mod" { folder.file_name().unwrap().to_string_lossy().to_string() } else { stem };
