@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use forebay_broker_config::status::BrokerState;
 use forebay_broker_config::{BrokerConfig, ThreadsInForce};
 use forebay_broker_machines::metadata::{BrokerRegistration, CLUSTER_METADATA_TOPIC, Command, Endpoint, Reply};
 use forebay_broker_storage::{Disk, Identity, LogDir, LogName};
@@ -149,7 +148,6 @@ impl Broker {
 
     /// Stops what `open` started, when no request is served any more, and closes all logs. Blocks.
     pub(crate) fn close(&self) {
-        self.lifecycle.enter(BrokerState::Stopping);
         self.appender.stop();
         self.warmer.stop();
         for dir in &self.partitions.dirs {

@@ -45,7 +45,7 @@ pub(super) async fn handle(
             }
             partitions.push(listed);
         }
-        topics.push(ListOffsetsTopicResponse { name: asked.name, partitions, ..ListOffsetsTopicResponse::default() });
+        topics.push(ListOffsetsTopicResponse { name: asked.name, partitions });
     }
     ListOffsetsResponse { topics, ..ListOffsetsResponse::default() }
 }

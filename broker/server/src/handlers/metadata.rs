@@ -82,9 +82,9 @@ async fn create_missing(broker: &Arc<Broker>, asked: &[MetadataRequestTopic]) ->
         return Vec::new();
     }
     let topics = missing.iter().map(|name| NewTopic { name: name.to_string(), ..NewTopic::default() }).collect();
-    let results = match broker.submit(Command::CreateTopics { topics, validate_only: false }).await {
-        Ok(Reply::TopicsCreated(results)) => results,
-        Ok(_) | Err(_) => return missing.into_iter().map(|name| (name, ErrorCode::KafkaStorageError)).collect(),
+    let submitted = broker.submit(Command::CreateTopics { topics, validate_only: false }).await;
+    let Ok(Reply::TopicsCreated(results)) = submitted else {
+        return missing.into_iter().map(|name| (name, ErrorCode::KafkaStorageError)).collect();
     };
     let failed = |error: &CreateTopicError| match error {
         // Another client was faster.

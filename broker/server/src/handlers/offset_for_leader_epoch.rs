@@ -21,7 +21,7 @@ pub(super) async fn handle(
     let topics = request.topics.into_iter().map(|asked| {
         let topic = find_topic(broker, &asked.topic, Uuid::ZERO).map_err(|failure| failure.code);
         let partitions = asked.partitions.iter().map(|partition| end_of_epoch(broker, &topic, partition)).collect();
-        OffsetForLeaderTopicResult { topic: asked.topic, partitions, ..OffsetForLeaderTopicResult::default() }
+        OffsetForLeaderTopicResult { topic: asked.topic, partitions }
     });
     OffsetForLeaderEpochResponse { topics: topics.collect(), ..OffsetForLeaderEpochResponse::default() }
 }

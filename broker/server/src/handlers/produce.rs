@@ -153,7 +153,7 @@ fn finish_topic(topic: PendingTopic, api_version: i16) -> TopicProduceResponse {
     let partition_responses = topic.partitions.into_iter().map(finish_partition).collect();
     // From version 13 on a topic is named by its id only.
     let (name, topic_id) = if api_version >= 13 { (Str::default(), topic.id) } else { (topic.name, Uuid::ZERO) };
-    TopicProduceResponse { name, topic_id, partition_responses, ..TopicProduceResponse::default() }
+    TopicProduceResponse { name, topic_id, partition_responses }
 }
 
 fn finish_partition(partition: PendingPartition) -> PartitionProduceResponse {

@@ -47,7 +47,7 @@ async fn readyz(State(broker): State<Arc<Broker>>) -> (StatusCode, String) {
 }
 
 async fn metrics(State(broker): State<Arc<Broker>>) -> Response {
-    match on_blocking_thread(broker, |broker| scrape::text(broker)).await {
+    match on_blocking_thread(broker, scrape::text).await {
         Some(Ok(text)) => ([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
         Some(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
         None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
@@ -55,7 +55,7 @@ async fn metrics(State(broker): State<Arc<Broker>>) -> Response {
 }
 
 async fn current_status(State(broker): State<Arc<Broker>>) -> Response {
-    match on_blocking_thread(broker, |broker| status::of(broker)).await {
+    match on_blocking_thread(broker, status::of).await {
         Some(status) => Json::<BrokerStatus>(status).into_response(),
         None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }

@@ -19,7 +19,7 @@ const READ_BYTES: usize = 8 * 1024;
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) bytes: Bytes,
-    pub(crate) charge: Charge,
+    _charge: Charge,
 }
 
 #[derive(Debug, Error)]
@@ -66,7 +66,7 @@ impl FrameReader {
                     if self.buffer.is_empty() {
                         self.buffer = BytesMut::new();
                     }
-                    return Ok(Some(Frame { bytes, charge }));
+                    return Ok(Some(Frame { bytes, _charge: charge }));
                 }
                 None => {
                     if !self.fill(stream, wanted).await? {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_broker_machines::metadata::{MetadataImage, PartitionImage, TopicImage};
-use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
+use forebay_broker_wire::types::{BrokerId, PartitionIndex};
 
 #[derive(Debug, Default)]
 pub(super) struct Changes {
@@ -46,6 +46,8 @@ fn is_replica(partition: &PartitionImage, broker: BrokerId) -> bool {
 #[cfg(test)]
 mod tests {
     use forebay_broker_machines::metadata::{ConfigRecord, ConfigResource, PartitionRecord, Record, TopicRecord};
+
+    use forebay_broker_wire::types::Uuid;
 
     use super::*;
 

@@ -24,7 +24,7 @@ pub(crate) fn raise_nofile(wanted: Option<u64>) {
         match setrlimit(Resource::Nofile, asked) {
             Ok(()) => return,
             Err(error) => {
-                tracing::warn!(wanted, hard, %error, "open files: the hard limit is lower than wanted and may not be raised")
+                tracing::warn!(wanted, hard, %error, "open files: the hard limit is lower than wanted and may not be raised");
             }
         }
     }

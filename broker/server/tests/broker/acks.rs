@@ -60,11 +60,9 @@ fn one_failing_partition_stops_no_other_and_says_why() {
     let mut damaged = batch(&["damaged"]).to_vec();
     *damaged.last_mut().unwrap() ^= 1;
     let more = [(1, damaged.into()), (99, batch(&["nowhere"]))];
-    request.topic_data[0].partition_data.extend(more.map(|(index, records)| PartitionProduceData {
-        index,
-        records: Some(Records::Bytes(records)),
-        ..PartitionProduceData::default()
-    }));
+    request.topic_data[0]
+        .partition_data
+        .extend(more.map(|(index, records)| PartitionProduceData { index, records: Some(Records::Bytes(records)) }));
     let answers = client.call(&request, PRODUCE).responses.remove(0).partition_responses;
     let codes: Vec<_> = answers.iter().map(|answer| ErrorCode::from_code(answer.error_code)).collect();
     assert_eq!(codes, [ErrorCode::None, ErrorCode::CorruptMessage, ErrorCode::UnknownTopicOrPartition]);

@@ -255,11 +255,7 @@ impl Client {
 }
 
 pub(crate) fn produce(topic: &str, partition: i32, records: Bytes, acks: i16) -> ProduceRequest {
-    let data = PartitionProduceData {
-        index: partition,
-        records: Some(Records::Bytes(records)),
-        ..PartitionProduceData::default()
-    };
+    let data = PartitionProduceData { index: partition, records: Some(Records::Bytes(records)) };
     ProduceRequest {
         acks,
         timeout_ms: 10_000,

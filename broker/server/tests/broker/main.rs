@@ -1,5 +1,7 @@
 //! A whole broker in this process (or, where it is killed, in its own), spoken to over TCP. One file per behaviour.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
 mod harness;
 
 mod acks;

@@ -11,14 +11,8 @@ use forebay_broker_wire::types::ErrorCode;
 use crate::harness::{Client, TestBroker, batch};
 
 fn list(client: &mut Client, timestamp: i64, version: i16) -> ListOffsetsPartitionResponse {
-    let partition = ListOffsetsPartition {
-        partition_index: 0,
-        current_leader_epoch: -1,
-        timestamp,
-        ..ListOffsetsPartition::default()
-    };
-    let topics =
-        vec![ListOffsetsTopic { name: "orders".into(), partitions: vec![partition], ..ListOffsetsTopic::default() }];
+    let partition = ListOffsetsPartition { partition_index: 0, current_leader_epoch: -1, timestamp };
+    let topics = vec![ListOffsetsTopic { name: "orders".into(), partitions: vec![partition] }];
     let request = ListOffsetsRequest { replica_id: -1, topics, ..ListOffsetsRequest::default() };
     client.call(&request, version).topics.remove(0).partitions.remove(0)
 }
@@ -54,18 +48,9 @@ fn the_end_of_an_epoch_is_told() {
     client.create_topic("orders");
     client.produce("orders", 0, batch(&["a", "b"]), 1);
     let mut ask = |leader_epoch, current_leader_epoch| {
-        let partition = OffsetForLeaderPartition {
-            partition: 0,
-            current_leader_epoch,
-            leader_epoch,
-            ..OffsetForLeaderPartition::default()
-        };
-        let topics = vec![OffsetForLeaderTopic {
-            topic: "orders".into(),
-            partitions: vec![partition],
-            ..OffsetForLeaderTopic::default()
-        }];
-        let request = OffsetForLeaderEpochRequest { replica_id: -1, topics, ..OffsetForLeaderEpochRequest::default() };
+        let partition = OffsetForLeaderPartition { partition: 0, current_leader_epoch, leader_epoch };
+        let topics = vec![OffsetForLeaderTopic { topic: "orders".into(), partitions: vec![partition] }];
+        let request = OffsetForLeaderEpochRequest { replica_id: -1, topics };
         client.call(&request, 4).topics.remove(0).partitions.remove(0)
     };
     let known = ask(0, 0);

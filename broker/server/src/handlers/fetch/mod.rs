@@ -75,9 +75,8 @@ pub(super) async fn answer(
 /// A session can't be continued, as none was ever opened; the client then sends everything again.
 fn refuse_session(request: &FetchRequest) -> Option<ErrorCode> {
     match (request.session_id, request.session_epoch) {
-        (0, -1 | 0) => None,
-        // "Close this session and answer in full": there is nothing to close.
-        (_, -1) => None,
+        // (0, 0) wants a session and may be answered without; (id, -1) closes one, and there is none to close.
+        (0, 0) | (_, -1) => None,
         (0, _) => Some(ErrorCode::InvalidFetchSessionEpoch),
         _ => Some(ErrorCode::FetchSessionIdNotFound),
     }
