@@ -125,7 +125,7 @@ fn code_of_append(error: &LogAppendError) -> ErrorCode {
     match error {
         LogAppendError::Invalid(invalid) => match invalid {
             InvalidBatch::Empty | InvalidBatch::InvalidRecord { .. } => ErrorCode::InvalidRecord,
-            InvalidBatch::Corrupt { .. } => ErrorCode::CorruptMessage,
+            InvalidBatch::Corrupt { .. } | InvalidBatch::Records(_) => ErrorCode::CorruptMessage,
             InvalidBatch::Magic { .. } => ErrorCode::UnsupportedForMessageFormat,
             InvalidBatch::TooLarge { .. } => ErrorCode::MessageTooLarge,
             InvalidBatch::LargerThanSegment { .. } => ErrorCode::RecordListTooLarge,
