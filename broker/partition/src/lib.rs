@@ -4,6 +4,8 @@
 
 mod partition;
 mod reading;
+#[cfg(test)]
+mod tests;
 mod unacknowledged;
 mod waiters;
 

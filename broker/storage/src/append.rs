@@ -349,10 +349,10 @@ impl WriteGroup {
     }
 
     fn buffers(&self) -> Vec<IoSlice<'_>> {
-        let buffer = |piece| match piece {
-            &Piece::Copied(ref range) => IoSlice::new(&self.copied[range.clone()]),
-            Piece::Body(body) => IoSlice::new(body),
-        };
-        self.pieces.iter().map(buffer).collect()
+        let pieces = self.pieces.iter().map(|piece| match piece {
+            Piece::Copied(range) => &self.copied[range.start..range.end],
+            Piece::Body(body) => body,
+        });
+        pieces.map(IoSlice::new).collect()
     }
 }

@@ -283,7 +283,7 @@ impl DiskFile {
     }
 
     /// Current length in bytes.
-    pub fn len(&self) -> Result<u64, DiskError> {
+    pub fn length(&self) -> Result<u64, DiskError> {
         Ok(self.file.metadata().map_err(failed("look at", &self.path))?.len())
     }
 

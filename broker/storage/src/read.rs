@@ -280,7 +280,7 @@ impl LogReader {
             };
             let base = target.segment.base_offset;
             if let Some(first) = find_first(&target, offset)? {
-                return slice(target, first, spec);
+                return slice(&target, first, spec);
             }
             // Compaction may have left nothing here at or after the offset.
             match self.shared.view.lock().segment_after(base) {
@@ -304,7 +304,7 @@ fn find_first(target: &Target, offset: Offset) -> Result<Option<RecentBatch>, Di
     }))
 }
 
-fn slice(target: Target, first: RecentBatch, spec: &ReadSpec) -> Result<Option<FileSlice>, ReadError> {
+fn slice(target: &Target, first: RecentBatch, spec: &ReadSpec) -> Result<Option<FileSlice>, ReadError> {
     if first.last >= spec.upto {
         return Ok(None);
     }

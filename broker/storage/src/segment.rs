@@ -70,7 +70,7 @@ impl Segment {
     /// A segment that is there, taken for as long as its file is.
     pub(crate) fn open(disk: &Disk, dir: &Path, base_offset: Offset) -> Result<Arc<Self>, DiskError> {
         let log = disk.open_write(&dir.join(segment_file(base_offset, LOG)))?;
-        let size = log.len()?;
+        let size = log.length()?;
         let segment = Self::with_indexes(disk, dir, base_offset, log)?;
         let largest = segment.largest_indexed();
         let mut state = segment.state.lock();

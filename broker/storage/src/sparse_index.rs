@@ -115,7 +115,7 @@ impl<E: IndexEntry> SparseIndex<E> {
         };
         match disk.open_read(&index.path) {
             Ok(file) => {
-                let count = file.len()? / E::BYTES;
+                let count = file.length()? / E::BYTES;
                 let last = if count > 0 { read_entries(&file, count - 1, count)?.pop() } else { None };
                 *index.state.lock() = State { file: None, on_disk: count, pending: Vec::new(), last };
             }
@@ -288,7 +288,7 @@ mod tests {
             let index = SparseIndex::<OffsetEntry>::open(&Disk::real(), path.clone()).unwrap();
             check(&index, count);
             index.truncate(|e| e.relative_offset < count * 5).unwrap();
-            assert_eq!(index.count(), u64::from((0..count).filter(|n| n * 10 < count * 5).count() as u32));
+            assert_eq!(index.count(), (0..count).filter(|n| n * 10 < count * 5).count() as u64);
         }
     }
 

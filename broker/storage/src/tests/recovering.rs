@@ -9,9 +9,9 @@ fn copy_dir(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {
-            copy_dir(&entry.path(), &target)
+            copy_dir(&entry.path(), &target);
         } else {
-            assert!(fs::copy(entry.path(), target).is_ok())
+            assert!(fs::copy(entry.path(), target).is_ok());
         }
     }
 }

@@ -5,8 +5,8 @@ use std::fs;
 use super::*;
 
 /// Ten segments of two batches each, a second apart.
-fn filled(dir: &Path, config: LogConfig) -> PartitionLog {
-    let (mut log, _) = open(&log_dir(dir), LogConfig { segment_bytes: 200, ..config });
+fn filled(dir: &Path, config: &LogConfig) -> PartitionLog {
+    let (mut log, _) = open(&log_dir(dir), LogConfig { segment_bytes: 200, ..config.clone() });
     for n in 0..20 {
         append(&mut log, batch_at(&["some twenty bytes or so"], NOW_MS + n * 1000)).unwrap();
     }
@@ -22,7 +22,7 @@ fn files(dir: &Path, suffix: &str) -> usize {
 #[test]
 fn old_segments_go_as_wholes_and_the_active_one_when_all_is_old() {
     let dir = temp_dir();
-    let mut log = filled(dir.path(), LogConfig { retention_ms: 10_000, ..LogConfig::default() });
+    let mut log = filled(dir.path(), &LogConfig { retention_ms: 10_000, ..LogConfig::default() });
     let upto = log.log_end();
     // The segment of seconds 0 and 1 is too old when 1 s is more than 10 s ago.
     assert_eq!(log.apply_retention(upto, NOW_MS + 11_000).unwrap().removed_segments, 0);
@@ -37,7 +37,7 @@ fn old_segments_go_as_wholes_and_the_active_one_when_all_is_old() {
 #[test]
 fn the_surplus_goes_by_size() {
     let dir = temp_dir();
-    let mut log = filled(dir.path(), LogConfig { retention_bytes: 4 * 182 + 10, ..LogConfig::default() });
+    let mut log = filled(dir.path(), &LogConfig { retention_bytes: 4 * 182 + 10, ..LogConfig::default() });
     let upto = log.log_end();
     let report = log.apply_retention(upto, NOW_MS).unwrap();
     assert_eq!((report.removed_segments, report.removed_bytes, log.log_start()), (5, 5 * 182, Offset(10)));
@@ -47,7 +47,7 @@ fn the_surplus_goes_by_size() {
 #[test]
 fn a_compacted_log_is_not_subject_to_retention() {
     let dir = temp_dir();
-    let mut log = filled(dir.path(), LogConfig { retention_ms: 1, delete: false, ..LogConfig::default() });
+    let mut log = filled(dir.path(), &LogConfig { retention_ms: 1, delete: false, ..LogConfig::default() });
     let upto = log.log_end();
     assert_eq!(log.apply_retention(upto, NOW_MS + 3_600_000).unwrap().removed_segments, 0);
 }
@@ -56,7 +56,7 @@ fn a_compacted_log_is_not_subject_to_retention() {
 fn removed_files_wait_for_their_delay_under_another_name() {
     let dir = temp_dir();
     let mut log =
-        filled(dir.path(), LogConfig { retention_bytes: 0, file_delete_delay_ms: 500, ..LogConfig::default() });
+        filled(dir.path(), &LogConfig { retention_bytes: 0, file_delete_delay_ms: 500, ..LogConfig::default() });
     let slice = log
         .reader()
         .read(&ReadSpec { offset: Offset(0), max_bytes: 100, min_one_batch: true, upto: Offset(20) })
@@ -75,7 +75,7 @@ fn removed_files_wait_for_their_delay_under_another_name() {
 #[test]
 fn deleted_records_stay_deleted_after_a_crash() {
     let dir = temp_dir();
-    let mut log = filled(dir.path(), LogConfig::default());
+    let mut log = filled(dir.path(), &LogConfig::default());
     assert_eq!(log.delete_records_before(Offset(7), NOW_MS).unwrap(), Offset(7));
     assert_eq!(log.delete_records_before(Offset(3), NOW_MS).unwrap(), Offset(7), "never back");
     assert!(matches!(log.delete_records_before(Offset(21), NOW_MS), Err(LogError::OutOfRange { .. })));
@@ -105,7 +105,7 @@ fn an_idle_segment_is_rolled_by_its_age() {
 #[test]
 fn a_deleted_log_is_gone_at_once_and_its_files_after_the_delay() {
     let dir = temp_dir();
-    let log = filled(dir.path(), LogConfig { file_delete_delay_ms: 500, ..LogConfig::default() });
+    let log = filled(dir.path(), &LogConfig { file_delete_delay_ms: 500, ..LogConfig::default() });
     let log_dir = Arc::clone(log.log_dir());
     log.delete(NOW_MS).unwrap();
     drop(log);
