@@ -44,7 +44,7 @@ pub(crate) struct WriteError {
 }
 
 impl WriteError {
-    fn new(error: impl ToString) -> Self {
+    fn new(error: &dyn std::fmt::Display) -> Self {
         Self { message: error.to_string() }
     }
 }
@@ -83,9 +83,9 @@ impl MetadataLog {
         let records = batch(records, now_ms)?;
         let request = AppendRequest { records, origin: Origin::Broker };
         for result in self.log.append(&[request], LeaderEpoch(0), now_ms) {
-            result.map_err(WriteError::new)?;
+            result.map_err(|error| WriteError::new(&error))?;
         }
-        self.log.flush().map(drop).map_err(WriteError::new)
+        self.log.flush().map(drop).map_err(|error| WriteError::new(&error))
     }
 
     /// Puts a snapshot in the place of a log that has grown long.
@@ -94,12 +94,12 @@ impl MetadataLog {
         if size < LONG_LOG_BYTES.max(self.snapshot_bytes.saturating_mul(LONG_LOG_FACTOR)) {
             return Ok(());
         }
-        self.log.roll().map_err(WriteError::new)?;
+        self.log.roll().map_err(|error| WriteError::new(&error))?;
         let start = self.log.log_end();
         self.write(&image.snapshot(), now_ms)?;
         // IMPORTANT: the snapshot is on disk before what it replaces goes.
-        self.log.delete_records_before(start, now_ms).map_err(WriteError::new)?;
-        self.log.maintain(start, now_ms).map_err(WriteError::new)?;
+        self.log.delete_records_before(start, now_ms).map_err(|error| WriteError::new(&error))?;
+        self.log.maintain(start, now_ms).map_err(|error| WriteError::new(&error))?;
         self.snapshot_bytes = self.size_bytes();
         tracing::info!(from_bytes = size, to_bytes = self.snapshot_bytes, "metadata log replaced by a snapshot");
         Ok(())
@@ -107,7 +107,7 @@ impl MetadataLog {
 
     /// Makes the next start short.
     pub(super) fn close(&mut self) -> Result<(), WriteError> {
-        self.log.close_clean().map_err(WriteError::new)
+        self.log.close_clean().map_err(|error| WriteError::new(&error))
     }
 
     /// Bytes on disk.
@@ -146,11 +146,11 @@ fn replay(log: &PartitionLog, from: Offset, image: &mut MetadataImage) -> Result
 fn batch(records: &[Record], now_ms: i64) -> Result<Bytes, WriteError> {
     let mut builder = BatchBuilder::new(Offset(0));
     for record in records {
-        let value = encode_record(record).map_err(WriteError::new)?;
+        let value = encode_record(record).map_err(|error| WriteError::new(&error))?;
         let record = NewRecord { timestamp_ms: now_ms, key: None, value: Some(&value), headers: &[] };
-        builder.push(&record).map_err(WriteError::new)?;
+        builder.push(&record).map_err(|error| WriteError::new(&error))?;
     }
-    builder.build().map_err(WriteError::new)
+    builder.build().map_err(|error| WriteError::new(&error))
 }
 
 fn log_config() -> LogConfig {
