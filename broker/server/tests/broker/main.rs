@@ -6,7 +6,11 @@ mod harness;
 
 mod acks;
 mod bad_input;
+mod cluster;
+mod configs;
 mod crash;
+mod create_topics;
+mod delete_topics;
 mod idempotence;
 mod limits;
 mod long_poll;
