@@ -9,6 +9,9 @@ use super::{BatchHeader, BuildError, Compression, HEADER_BYTES, Record, Timestam
 use crate::primitives::Encoder;
 use crate::types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId};
 
+/// The most bytes a record's length can take.
+const MAX_VARINT_BYTES: usize = 5;
+
 /// A record to be put into a batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewRecord<'a> {
@@ -146,21 +149,23 @@ impl BatchBuilder {
         }
         let fresh = self.header.record_count == 0 && self.header.base_timestamp_ms == -1;
         let base_timestamp_ms = if fresh { record.timestamp_ms } else { self.header.base_timestamp_ms };
-        let mut body = Encoder::with_capacity(64);
-        body.i8(0);
-        body.varlong(record.timestamp_ms.wrapping_sub(base_timestamp_ms));
-        body.varint(offset_delta);
-        put_bytes(&mut body, "record key", record.key)?;
-        put_bytes(&mut body, "record value", record.value)?;
-        body.varint(size("record headers", record.headers.len())?);
+        let timestamp_delta = record.timestamp_ms.wrapping_sub(base_timestamp_ms);
+        let length = body_bytes(timestamp_delta, offset_delta, record);
+        size("record batch", self.uncompressed_bytes() + length + MAX_VARINT_BYTES)?;
+        // Whatever fails does so before the first byte is written: a record is in the batch whole or not at all.
+        let (length, header_count) = (size("record", length)?, size("record headers", record.headers.len())?);
+        let out = &mut self.records;
+        out.varint(length);
+        out.i8(0);
+        out.varlong(timestamp_delta);
+        out.varint(offset_delta);
+        put_bytes(out, record.key)?;
+        put_bytes(out, record.value)?;
+        out.varint(header_count);
         for (name, value) in record.headers {
-            put_bytes(&mut body, "header name", Some(name))?;
-            put_bytes(&mut body, "header value", *value)?;
+            put_bytes(out, Some(name))?;
+            put_bytes(out, *value)?;
         }
-        let length = size("record", body.len())?;
-        size("record batch", self.uncompressed_bytes() + body.len() + 5)?;
-        self.records.varint(length);
-        self.records.raw(&body.into_bytes().unwrap_or_default());
         self.header.base_timestamp_ms = base_timestamp_ms;
         self.header.max_timestamp_ms = self.header.max_timestamp_ms.max(record.timestamp_ms);
         self.header.record_count += 1;
@@ -210,10 +215,28 @@ fn size(what: &'static str, bytes: usize) -> Result<i32, BuildError> {
     i32::try_from(bytes).map_err(|_| BuildError::TooLarge { what, bytes })
 }
 
-fn put_bytes(encoder: &mut Encoder, what: &'static str, value: Option<&[u8]>) -> Result<(), BuildError> {
+/// Bytes that a record takes after its length.
+fn body_bytes(timestamp_delta: i64, offset_delta: i32, record: &NewRecord<'_>) -> usize {
+    let bytes = |value: Option<&[u8]>| value.map_or(1, |value| varint_bytes(value.len() as i64) + value.len());
+    let headers = record.headers.iter().map(|(name, value)| bytes(Some(name)) + bytes(*value)).sum::<usize>();
+    1 + varint_bytes(timestamp_delta)
+        + varint_bytes(i64::from(offset_delta))
+        + bytes(record.key)
+        + bytes(record.value)
+        + varint_bytes(record.headers.len() as i64)
+        + headers
+}
+
+/// Bytes of a zigzag varint: seven bits in each.
+fn varint_bytes(value: i64) -> usize {
+    let bits = 64 - ((value << 1) ^ (value >> 63)).leading_zeros();
+    bits.div_ceil(7).max(1) as usize
+}
+
+fn put_bytes(encoder: &mut Encoder, value: Option<&[u8]>) -> Result<(), BuildError> {
     match value {
         Some(bytes) => {
-            encoder.varint(size(what, bytes.len())?);
+            encoder.varint(size("key, value or header", bytes.len())?);
             encoder.raw(bytes);
         }
         None => encoder.varint(-1),
