@@ -2,7 +2,7 @@
 //!
 //! Commands are handled one after another. While one batch of records is being written, further commands collect
 //! theirs for the next, so that a busy partition writes few, larger batches. A reply leaves once everything that the
-//! machine had said before it is committed; heartbeats alone do not wait, since they tell of no record. If a write
+//! machine had said before it is committed; heartbeats and metrics alone do not wait. If a write
 //! fails, the machine knows more than the log: it is thrown away, with all replies that waited, and loaded again.
 
 use std::collections::HashMap;
@@ -223,7 +223,7 @@ async fn written(writing: &mut Option<Writing<'_>>) -> Result<(), WriteError> {
     }
 }
 
-/// A heartbeat tells only what a member may do next, so it need not wait for a slow disk.
+/// A heartbeat tells only what a member may do next, and the metrics are of this moment: neither waits for a slow disk.
 fn must_wait(reply: &Reply) -> bool {
-    !matches!(reply, Reply::Heartbeat(_))
+    !matches!(reply, Reply::Heartbeat(_) | Reply::Summarize(_))
 }

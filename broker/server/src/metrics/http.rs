@@ -47,7 +47,8 @@ async fn readyz(State(broker): State<Arc<Broker>>) -> (StatusCode, String) {
 }
 
 async fn metrics(State(broker): State<Arc<Broker>>) -> Response {
-    match on_blocking_thread(broker, scrape::text).await {
+    let groups = broker.groups.summaries().await;
+    match on_blocking_thread(broker, move |broker| scrape::text(broker, &groups)).await {
         Some(Ok(text)) => ([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
         Some(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
         None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),

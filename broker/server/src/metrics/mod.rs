@@ -2,6 +2,7 @@
 
 pub mod catalog;
 pub(crate) mod counters;
+mod groups;
 pub(crate) mod http;
 pub(crate) mod process;
 pub(crate) mod scrape;

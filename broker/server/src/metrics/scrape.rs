@@ -5,19 +5,22 @@
 
 use std::collections::HashMap;
 
+use forebay_broker_machines::groups::GroupSummary;
 use prometheus::core::Collector;
 use prometheus::{CounterVec, GaugeVec, Opts, Registry, TextEncoder};
 
 use super::catalog::{self, Metric};
+use super::groups::of_groups;
 use super::process::{self, as_float};
 use crate::broker::Broker;
 use crate::status;
 
-/// The whole answer to a scrape. Reads `/proc` and asks file systems: for a blocking thread.
-pub(crate) fn text(broker: &Broker) -> prometheus::Result<String> {
+/// The whole answer to a scrape; `groups` were asked for just before. Reads `/proc` and asks file systems: for a blocking thread.
+pub(crate) fn text(broker: &Broker, groups: &[GroupSummary]) -> prometheus::Result<String> {
     let mut snapshot = Snapshot::default();
     of_broker(broker, &mut snapshot)?;
     of_log_dirs(broker, &mut snapshot)?;
+    of_groups(broker, groups, &mut snapshot)?;
     of_partitions(broker, &mut snapshot)?;
     of_status(broker, &mut snapshot)?;
     of_process(&mut snapshot)?;
