@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod group_client;
 mod harness;
 
 mod acks;
@@ -11,6 +12,8 @@ mod configs;
 mod crash;
 mod create_topics;
 mod delete_topics;
+mod group_members;
+mod group_offsets;
 mod idempotence;
 mod limits;
 mod long_poll;
