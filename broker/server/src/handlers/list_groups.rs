@@ -20,7 +20,7 @@ pub(super) async fn handle(
 ) -> ListGroupsResponse {
     match broker.groups.list().await {
         Ok(groups) => ListGroupsResponse {
-            groups: groups.into_iter().filter(|group| wanted(&request, group)).map(listed).collect(),
+            groups: groups.iter().filter(|group| wanted(&request, group)).map(listed).collect(),
             ..ListGroupsResponse::default()
         },
         Err(unavailable) => {
@@ -35,7 +35,7 @@ fn wanted(request: &ListGroupsRequest, group: &GroupListing) -> bool {
     takes(&request.states_filter, group.state.name()) && takes(&request.types_filter, GROUP_TYPE)
 }
 
-fn listed(group: GroupListing) -> ListedGroup {
+fn listed(group: &GroupListing) -> ListedGroup {
     ListedGroup {
         group_id: group.group.as_str().into(),
         protocol_type: (&*group.protocol_type).into(),

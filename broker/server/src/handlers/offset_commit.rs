@@ -46,7 +46,7 @@ pub(super) async fn handle(
         Ok(Err(error)) => Err(code_of_group(&error)),
         Err(unavailable) => Err(code_of_unavailable(unavailable)),
     };
-    OffsetCommitResponse { topics: respond(checked, outcome), ..OffsetCommitResponse::default() }
+    OffsetCommitResponse { topics: respond(checked, &outcome), ..OffsetCommitResponse::default() }
 }
 
 /// A topic of the request: what of it may be committed, and what is said of each partition already.
@@ -61,7 +61,7 @@ fn check_topic(broker: &Broker, topic: OffsetCommitRequestTopic) -> CheckedTopic
     let mut accepted = Vec::new();
     for partition in topic.partitions {
         let partition_index = partition.partition_index;
-        let checked = check_partition(&found, partition);
+        let checked = check_partition(&found, &partition);
         let error_code = checked.as_ref().map_or_else(|code| code.code(), |_| 0);
         partitions.push(OffsetCommitResponsePartition { partition_index, error_code });
         accepted.extend(checked);
@@ -77,7 +77,7 @@ fn check_topic(broker: &Broker, topic: OffsetCommitRequestTopic) -> CheckedTopic
 
 fn check_partition(
     topic: &Result<Topic, Failure>,
-    partition: OffsetCommitRequestPartition,
+    partition: &OffsetCommitRequestPartition,
 ) -> Result<PartitionCommit, ErrorCode> {
     let topic = topic.as_ref().map_err(|failure| failure.code)?;
     let index = PartitionIndex(partition.partition_index);
@@ -95,11 +95,11 @@ fn check_partition(
 /// Puts the coordinator's results, which come in the order of what was accepted, into the places left for them.
 fn respond(
     checked: Vec<CheckedTopic>,
-    outcome: Result<PerPartition<Result<(), GroupError>>, ErrorCode>,
+    outcome: &Result<PerPartition<Result<(), GroupError>>, ErrorCode>,
 ) -> Vec<OffsetCommitResponseTopic> {
     let results = outcome.as_ref().map_or(&[][..], Vec::as_slice);
     let mut results = results.iter().flat_map(|(_, partitions)| partitions).map(|(_, result)| result);
-    let mut next = || match &outcome {
+    let mut next = || match outcome {
         Ok(_) => match results.next() {
             Some(Ok(())) => ErrorCode::None,
             Some(Err(error)) => code_of_group(error),

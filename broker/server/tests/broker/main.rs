@@ -1,6 +1,6 @@
 //! A whole broker in this process (or, where it is killed, in its own), spoken to over TCP. One file per behaviour.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says so by panicking")]
 
 mod group_client;
 mod harness;
