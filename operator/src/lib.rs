@@ -1,1 +1,27 @@
-//! The operator: observe, plan, apply for each kind.
+//! The operator. Each kind has the same four files: `mod` (the pipeline), `observe` (all reads), `plan` (pure: spec,
+//! observed, now → actions and status), `apply` (does the actions, decides nothing).
+//!
+//! - `args`, `run`: the program: arguments, leader election, one controller per kind and namespace, shutdown.
+//! - `context`: what every reconcile may use.
+//! - `kube`: the only writer to Kubernetes. `kafka`: the only way to brokers.
+//!
+//! What must always hold: converged input makes no write and no change on a broker; the condition `Ready` exists after
+//! the first reconcile and carries the generation that it judges.
+
+mod args;
+mod backoff;
+mod cluster;
+mod consumer_profile;
+mod context;
+mod http;
+mod kafka;
+mod kube;
+mod lease;
+mod metrics;
+mod reconcile;
+mod run;
+mod stores;
+mod topic;
+
+pub use args::Args;
+pub use run::run;

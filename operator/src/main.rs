@@ -1,3 +1,14 @@
-//! The `forebay-operator` program.
+//! The `forebay-operator` program: arguments, logs, runtime.
 
-fn main() {}
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(std::io::stderr).init();
+    forebay_operator::run(forebay_operator::Args::parse()).await
+}

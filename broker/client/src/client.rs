@@ -180,7 +180,10 @@ impl Client {
     }
 
     /// Repeats `attempt` while it fails in a way that another try can cure, at most for the operation timeout.
-    pub async fn retry<T>(&self, mut attempt: impl AsyncFnMut() -> Result<T, RequestError>) -> Result<T, RequestError> {
+    pub async fn retry<T, F>(&self, mut attempt: impl FnMut() -> F) -> Result<T, RequestError>
+    where
+        F: Future<Output = Result<T, RequestError>>,
+    {
         let deadline = Instant::now() + self.inner.config.operation_timeout;
         let mut pause = self.inner.config.retry_backoff;
         loop {

@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Threads;
 use crate::values::ReclaimPolicy;
 
 /// What the operator has seen and done.
@@ -29,9 +30,9 @@ pub struct ClusterStatus {
     /// The image that the spec asks for, or the operator's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Thread counts chosen for the brokers, from the spec or the CPU limit.
+    /// Thread counts chosen for the brokers, from the spec or the CPU limit; what neither says is each broker's choice.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<ThreadsInForce>,
+    pub threads: Option<Threads>,
     /// The reclaim policy in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim_policy: Option<ReclaimPolicy>,

@@ -1,0 +1,101 @@
+//! Does what the plan says, in order. A step that fails is reported and stops no other step.
+
+use forebay_crds::{Cluster, ClusterStatus, ConditionReport, ConditionType, Reason};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::ApiResource;
+
+use super::plan::Action;
+use crate::context::Context;
+use crate::kube::apply;
+use crate::kube::events::Note;
+use crate::kube::status;
+
+/// A step that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) condition: ConditionType,
+    pub(crate) reason: Reason,
+    pub(crate) message: String,
+}
+
+pub(crate) async fn apply(context: &Context, cluster: &Cluster, actions: &[Action]) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    for action in actions {
+        match perform(context, cluster, action).await {
+            Ok(note) => {
+                tracing::info!(namespace = cluster.namespace(), cluster = cluster.name_any(), %action, "done");
+                context.events.publish(cluster, &note).await;
+            }
+            Err(error) => failures.push(failure(action, &error)),
+        }
+    }
+    failures
+}
+
+async fn perform(context: &Context, cluster: &Cluster, action: &Action) -> Result<Note, kube::Error> {
+    let (client, namespace) = (&context.client, cluster.namespace().unwrap_or_default());
+    match action {
+        Action::Apply(child) => {
+            apply::apply(client, &namespace, child).await?;
+            Ok(Note::normal(Reason::Applied, child.key()))
+        }
+        Action::GrowClaim(growth) => {
+            apply::grow_claim(client, &namespace, &growth.claim, &growth.to).await?;
+            Ok(Note::normal(Reason::DiskResizing, action.to_string()))
+        }
+        Action::OrphanSet { name, uid } => {
+            let resource = ApiResource::erase::<StatefulSet>(&());
+            apply::delete(client, &namespace, &resource, name, uid, true).await?;
+            Ok(Note::normal(Reason::StatefulSetRecreated, format!("{name}: claim templates changed; its pods run on")))
+        }
+        Action::ReplacePod { name, uid, why } => {
+            apply::delete_pod(client, &namespace, name, uid).await?;
+            Ok(Note::normal(Reason::PodReplaced, why.clone()))
+        }
+    }
+}
+
+fn failure(action: &Action, error: &kube::Error) -> Failure {
+    let said = match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    };
+    let (condition, reason) = match action {
+        Action::GrowClaim(_) => (ConditionType::DisksInForce, Reason::DiskResizeRefused),
+        Action::Apply(_) | Action::OrphanSet { .. } | Action::ReplacePod { .. } => {
+            (ConditionType::Ready, Reason::KubernetesError)
+        }
+    };
+    Failure { condition, reason, message: format!("{action}: {said}") }
+}
+
+/// Events for failures that are new: one that goes on is in the status.
+pub(crate) fn notes(failures: &[Failure], previous: &ClusterStatus) -> Vec<Note> {
+    let is_new = |failure: &&Failure| {
+        let same = |old: &&Condition| old.type_ == failure.condition.as_str() && old.reason == failure.reason.as_str();
+        !previous.conditions.iter().any(|old| same(&old))
+    };
+    failures.iter().filter(is_new).map(|failure| Note::warning(failure.reason, failure.message.clone())).collect()
+}
+
+/// The status after the steps that failed.
+pub(crate) fn with_failures(
+    mut status: ClusterStatus,
+    failures: &[Failure],
+    generation: Option<i64>,
+    previous: &ClusterStatus,
+    now: Timestamp,
+) -> ClusterStatus {
+    for failure in failures {
+        let report = ConditionReport::new(failure.condition, false, failure.reason, &failure.message);
+        let merged = status::conditions(Some(&previous.conditions), &[report], generation, now);
+        for condition in merged {
+            status.conditions.retain(|old| old.type_ != condition.type_);
+            status.conditions.push(condition);
+        }
+    }
+    status
+}

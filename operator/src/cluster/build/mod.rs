@@ -1,0 +1,88 @@
+//! The children of a Cluster, one resource a file. Pure: from the Cluster and what the operator was told to objects.
+
+mod config_map;
+pub(crate) mod labels;
+mod pod;
+mod pod_disruption_budget;
+mod services;
+mod stateful_set;
+
+use forebay_crds::Cluster;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::core::ObjectMeta;
+use kube::{Resource, ResourceExt};
+
+pub(crate) use config_map::{ConfigProblem, broker_properties};
+pub(crate) use stateful_set::threads;
+
+use crate::kube::apply::Child;
+use crate::reconcile::ReconcileError;
+
+/// Port of the Kafka listener.
+pub(crate) const KAFKA_PORT: i32 = 9092;
+/// Port of metrics, probes and status.
+pub(crate) const HTTP_PORT: i32 = 9644;
+
+/// What the operator was told and a child may depend on.
+#[derive(Clone, Debug)]
+pub(crate) struct Defaults {
+    pub(crate) broker_image: String,
+    pub(crate) cluster_domain: String,
+}
+
+/// Names of the children of a Cluster.
+pub(crate) fn broker_set_name(cluster: &str) -> String {
+    format!("{cluster}-broker")
+}
+
+pub(crate) fn headless_service_name(cluster: &str) -> String {
+    format!("{cluster}-brokers")
+}
+
+pub(crate) fn bootstrap_service_name(cluster: &str) -> String {
+    format!("{cluster}-bootstrap")
+}
+
+pub(crate) fn config_map_name(cluster: &str) -> String {
+    format!("{cluster}-broker-config")
+}
+
+/// Metadata of a child: named, labelled, owned. Labels of the Cluster itself are not copied: tools that track objects by
+/// label would take the children for their own, and remove them.
+fn metadata(cluster: &Cluster, name: String) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name),
+        namespace: cluster.namespace(),
+        labels: Some(labels::of(&cluster.name_any())),
+        owner_references: owner(cluster).map(|owner| vec![owner]),
+        ..ObjectMeta::default()
+    }
+}
+
+fn owner(cluster: &Cluster) -> Option<OwnerReference> {
+    cluster.controller_owner_ref(&())
+}
+
+/// All children, in the order in which they are applied: the StatefulSet last, so that its pods find the rest.
+pub(crate) fn children(cluster: &Cluster, defaults: &Defaults) -> Result<Vec<Child>, BuildError> {
+    let properties = broker_properties(cluster)?;
+    let config_map = config_map::build(cluster, &properties);
+    Ok(vec![
+        Child::new(&config_map)?,
+        Child::new(&services::headless(cluster))?,
+        Child::new(&services::bootstrap(cluster))?,
+        Child::new(&pod_disruption_budget::build(cluster))?,
+        Child::new(&stateful_set::build(cluster, defaults, &properties))?,
+    ])
+}
+
+/// Why there are no children.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BuildError {
+    /// The configuration is wrong: the user's to mend.
+    #[error(transparent)]
+    Config(#[from] ConfigProblem),
+    /// A child can't be written.
+    #[error(transparent)]
+    Write(#[from] ReconcileError),
+}

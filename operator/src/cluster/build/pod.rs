@@ -1,0 +1,193 @@
+//! A broker's pod: one container, restricted pod security, disks at their declared paths, configuration from the
+//! ConfigMap with its checksum as an annotation, so that a changed file gives a new revision.
+
+use std::collections::BTreeMap;
+
+use forebay_crds::Cluster;
+use forebay_crds::cluster::PodTemplate;
+use k8s_openapi::api::core::v1::{
+    Affinity, Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction,
+    ObjectFieldSelector, PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
+    SeccompProfile, SecurityContext, Volume, VolumeMount, WeightedPodAffinityTerm,
+};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::ResourceExt;
+use kube::core::ObjectMeta;
+
+use super::{Defaults, HTTP_PORT, KAFKA_PORT, config_map, config_map_name, headless_service_name, labels};
+use crate::kube::compare;
+
+const CONFIG_VOLUME: &str = "config";
+const CONFIG_PATH: &str = "/etc/forebay";
+const CHECKSUM_ANNOTATION: &str = "forebay.dev/config-checksum";
+/// The user and group of the image.
+const USER: i64 = 65532;
+
+pub(super) fn template(cluster: &Cluster, defaults: &Defaults, properties: &str) -> PodTemplateSpec {
+    let name = cluster.name_any();
+    let wanted = cluster.spec.pod.clone().unwrap_or_default();
+    let mut pod_labels = wanted.labels.clone();
+    pod_labels.extend(labels::of(&name));
+    PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(pod_labels),
+            annotations: Some(annotations(cluster, &wanted, properties)),
+            ..ObjectMeta::default()
+        }),
+        spec: Some(spec(cluster, defaults, wanted)),
+    }
+}
+
+fn annotations(cluster: &Cluster, wanted: &PodTemplate, properties: &str) -> BTreeMap<String, String> {
+    let mut annotations = wanted.annotations.clone();
+    let mut set = |name: &str, value: String| annotations.insert(name.to_owned(), value);
+    set(CHECKSUM_ANNOTATION, compare::hash(&properties.into()));
+    set("kubectl.kubernetes.io/default-container", "broker".to_owned());
+    if cluster.spec.metrics.as_ref().and_then(|metrics| metrics.scrape_annotations).unwrap_or(true) {
+        set("prometheus.io/scrape", "true".to_owned());
+        set("prometheus.io/port", HTTP_PORT.to_string());
+        set("prometheus.io/path", "/metrics".to_owned());
+    }
+    annotations
+}
+
+fn some<T: Default + PartialEq>(value: T) -> Option<T> {
+    (value != T::default()).then_some(value)
+}
+
+fn spec(cluster: &Cluster, defaults: &Defaults, wanted: PodTemplate) -> PodSpec {
+    let name = cluster.name_any();
+    PodSpec {
+        affinity: Some(wanted.affinity.unwrap_or_else(|| different_nodes(&name))),
+        automount_service_account_token: Some(false),
+        containers: vec![container(cluster, defaults)],
+        enable_service_links: Some(false),
+        image_pull_secrets: some(wanted.image_pull_secrets),
+        node_selector: some(wanted.node_selector),
+        priority_class_name: wanted.priority_class_name,
+        runtime_class_name: wanted.runtime_class_name,
+        security_context: Some(PodSecurityContext {
+            fs_group: Some(USER),
+            // Walking a large data directory to change groups would push hot data out of the page cache.
+            fs_group_change_policy: Some("OnRootMismatch".to_owned()),
+            run_as_group: Some(USER),
+            run_as_non_root: Some(true),
+            run_as_user: Some(USER),
+            seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None }),
+            ..PodSecurityContext::default()
+        }),
+        termination_grace_period_seconds: Some(60),
+        tolerations: some(wanted.tolerations),
+        topology_spread_constraints: some(wanted.topology_spread_constraints),
+        volumes: Some(vec![Volume {
+            name: CONFIG_VOLUME.to_owned(),
+            config_map: Some(ConfigMapVolumeSource {
+                name: config_map_name(&name),
+                ..ConfigMapVolumeSource::default()
+            }),
+            ..Volume::default()
+        }]),
+        ..PodSpec::default()
+    }
+}
+
+fn container(cluster: &Cluster, defaults: &Defaults) -> Container {
+    let name = cluster.name_any();
+    let namespace = cluster.namespace().unwrap_or_default();
+    let host = format!("$(POD_NAME).{}.{namespace}.svc.{}", headless_service_name(&name), defaults.cluster_domain);
+    let args = [
+        "--config".to_owned(),
+        format!("{CONFIG_PATH}/{}", config_map::FILE),
+        "--broker-id-from".to_owned(),
+        "$(POD_NAME)".to_owned(),
+        "--set".to_owned(),
+        format!("advertised.listeners=PLAINTEXT://{host}:{KAFKA_PORT}"),
+    ];
+    Container {
+        name: "broker".to_owned(),
+        image: Some(cluster.spec.image.clone().unwrap_or_else(|| defaults.broker_image.clone())),
+        image_pull_policy: cluster.spec.image_pull_policy.map(|policy| policy.as_str().to_owned()),
+        command: Some(vec!["/forebay-broker".to_owned()]),
+        args: Some(args.into()),
+        env: Some(vec![pod_name()]),
+        ports: Some(vec![port("kafka", KAFKA_PORT), port("http", HTTP_PORT)]),
+        // Recovering is alive but not ready: a broker that reads its logs must not be killed for it.
+        liveness_probe: Some(probe("/livez", 10, 6)),
+        readiness_probe: Some(probe("/readyz", 2, 2)),
+        resources: cluster.spec.resources.clone(),
+        security_context: Some(SecurityContext {
+            allow_privilege_escalation: Some(false),
+            capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
+            read_only_root_filesystem: Some(true),
+            ..SecurityContext::default()
+        }),
+        volume_mounts: Some(mounts(cluster)),
+        ..Container::default()
+    }
+}
+
+fn mounts(cluster: &Cluster) -> Vec<VolumeMount> {
+    let config = VolumeMount {
+        name: CONFIG_VOLUME.to_owned(),
+        mount_path: CONFIG_PATH.to_owned(),
+        read_only: Some(true),
+        ..VolumeMount::default()
+    };
+    let disks = cluster.spec.disks.iter().map(|disk| VolumeMount {
+        name: disk.name.clone(),
+        mount_path: disk.effective_mount_path(),
+        ..VolumeMount::default()
+    });
+    std::iter::once(config).chain(disks).collect()
+}
+
+fn pod_name() -> EnvVar {
+    let field_ref = ObjectFieldSelector { field_path: "metadata.name".to_owned(), ..ObjectFieldSelector::default() };
+    EnvVar {
+        name: "POD_NAME".to_owned(),
+        value_from: Some(EnvVarSource { field_ref: Some(field_ref), ..EnvVarSource::default() }),
+        ..EnvVar::default()
+    }
+}
+
+fn port(name: &str, port: i32) -> ContainerPort {
+    ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: port,
+        protocol: Some("TCP".to_owned()),
+        ..ContainerPort::default()
+    }
+}
+
+fn probe(path: &str, period_seconds: i32, failure_threshold: i32) -> Probe {
+    Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some(path.to_owned()),
+            port: IntOrString::String("http".to_owned()),
+            ..HTTPGetAction::default()
+        }),
+        period_seconds: Some(period_seconds),
+        timeout_seconds: Some(2),
+        failure_threshold: Some(failure_threshold),
+        ..Probe::default()
+    }
+}
+
+/// Preferred and not required: a cluster on one node is a normal first step.
+fn different_nodes(cluster: &str) -> Affinity {
+    let term = PodAffinityTerm {
+        label_selector: Some(labels::selector(cluster)),
+        topology_key: "kubernetes.io/hostname".to_owned(),
+        ..PodAffinityTerm::default()
+    };
+    Affinity {
+        pod_anti_affinity: Some(PodAntiAffinity {
+            preferred_during_scheduling_ignored_during_execution: Some(vec![WeightedPodAffinityTerm {
+                weight: 100,
+                pod_affinity_term: term,
+            }]),
+            ..PodAntiAffinity::default()
+        }),
+        ..Affinity::default()
+    }
+}

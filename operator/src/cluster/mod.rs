@@ -1,0 +1,64 @@
+//! The reconcile of a Cluster: observe → plan → apply → status.
+
+mod apply;
+mod build;
+mod disks;
+mod observe;
+mod plan;
+mod report;
+mod roll;
+#[cfg(test)]
+mod tests;
+mod tuning;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use forebay_crds::Cluster;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use kube::runtime::controller::Action;
+
+use self::build::Defaults;
+use crate::context::Context;
+use crate::kube::apply as kube_apply;
+use crate::metrics::Kind;
+use crate::reconcile::{self, Done, ReconcileError, Requeue};
+use crate::stores::Guarded;
+
+pub(crate) async fn reconcile(guarded: Arc<Guarded<Cluster>>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+    let started = Instant::now();
+    let result = match &guarded.0 {
+        Ok(cluster) => one(cluster, &context).await,
+        Err(error) => Ok(reconcile::undecodable(Kind::Cluster, guarded.namespace(), &guarded.name_any(), &error.error)),
+    };
+    reconcile::finish(Kind::Cluster, &guarded, &context, started, result)
+}
+
+async fn one(cluster: &Cluster, context: &Context) -> Result<Done, ReconcileError> {
+    if cluster.metadata.deletion_timestamp.is_some() {
+        // Children are owned and go with it; claims go or stay by the set's retention policy.
+        return Ok(Done { changed: false, requeue: Requeue::OnChange });
+    }
+    let defaults = Defaults {
+        broker_image: context.args.broker_image.clone(),
+        cluster_domain: context.args.cluster_domain.clone(),
+    };
+    let observed = observe::observe(&context.client, cluster).await?;
+    let now = Timestamp::now();
+    let desired = plan::desired(cluster, &defaults);
+    let plan = plan::plan(cluster, desired, &observed, &defaults, context.resync(), now);
+    let failures = apply::apply(context, cluster, &plan.actions).await;
+    let previous = cluster.status.clone().unwrap_or_default();
+    let status = apply::with_failures(plan.status, &failures, cluster.metadata.generation, &previous, now);
+    let is_new = cluster.status.as_ref() != Some(&status);
+    if is_new {
+        let what = format!("write status of Cluster {}", cluster.name_any());
+        kube_apply::apply_status(&context.client, cluster, &status).await.map_err(ReconcileError::kube(what))?;
+        for note in plan.notes.iter().chain(&apply::notes(&failures, &previous)) {
+            context.events.publish(cluster, note).await;
+        }
+    }
+    let requeue = if failures.is_empty() { plan.requeue } else { Requeue::Backoff };
+    Ok(Done { changed: is_new || !plan.actions.is_empty(), requeue })
+}

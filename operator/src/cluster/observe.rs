@@ -1,0 +1,132 @@
+//! All reads of a Cluster's reconcile: its children, claims and pods, and what each broker says is in force.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use forebay_broker_config::status::BrokerStatus;
+use forebay_crds::Cluster;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::{apps::v1::StatefulSet, policy::v1::PodDisruptionBudget};
+use kube::api::{Api, ApiResource, ListParams};
+use kube::{Client, ResourceExt};
+use serde_json::Value;
+
+use super::build::{self, labels};
+use crate::kafka::status;
+use crate::kube::apply;
+use crate::reconcile::ReconcileError;
+
+/// What there is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Observed {
+    /// Live children, by `Kind/name`.
+    pub(crate) children: BTreeMap<String, Value>,
+    pub(crate) claims: Vec<ClaimSeen>,
+    pub(crate) pods: Vec<PodSeen>,
+    /// What brokers say, by pod; an error when one could not be read.
+    pub(crate) reports: BTreeMap<String, Result<BrokerStatus, String>>,
+}
+
+/// A claim.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ClaimSeen {
+    pub(crate) name: String,
+    pub(crate) requested: String,
+    pub(crate) capacity: Option<String>,
+}
+
+/// A broker's pod.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct PodSeen {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    /// The broker's id.
+    pub(crate) ordinal: i32,
+    pub(crate) revision: String,
+    pub(crate) node: Option<String>,
+    pub(crate) ip: Option<IpAddr>,
+    pub(crate) ready: bool,
+    pub(crate) deleting: bool,
+    /// Why it is not ready, in Kubernetes' words.
+    pub(crate) message: Option<String>,
+}
+
+pub(crate) async fn observe(client: &Client, cluster: &Cluster) -> Result<Observed, ReconcileError> {
+    let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+    let wanted = [
+        (ApiResource::erase::<StatefulSet>(&()), build::broker_set_name(&name)),
+        (ApiResource::erase::<Service>(&()), build::headless_service_name(&name)),
+        (ApiResource::erase::<Service>(&()), build::bootstrap_service_name(&name)),
+        (ApiResource::erase::<ConfigMap>(&()), build::config_map_name(&name)),
+        (ApiResource::erase::<PodDisruptionBudget>(&()), build::broker_set_name(&name)),
+    ];
+    let mut observed = Observed::default();
+    for (resource, child) in wanted {
+        if let Some(live) = apply::get(client, &namespace, &resource, &child).await? {
+            observed.children.insert(format!("{}/{child}", resource.kind), live);
+        }
+    }
+    let of_cluster = ListParams::default().labels(&labels::query(&name));
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &namespace);
+    let claims = claims.list(&of_cluster).await.map_err(ReconcileError::kube("list claims"))?;
+    observed.claims = claims.iter().map(claim_seen).collect();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+    let pods = pods.list(&of_cluster).await.map_err(ReconcileError::kube("list pods"))?;
+    observed.pods = pods.iter().filter_map(pod_seen).collect();
+    observed.pods.sort_by_key(|pod| pod.ordinal);
+    let addresses = observed.pods.iter().filter_map(|pod| Some((pod.name.clone(), pod.ip?)));
+    let reads = addresses
+        .map(async |(pod, ip)| (pod, status::read(ip, status::HTTP_PORT).await.map_err(|error| error.to_string())));
+    observed.reports = futures::future::join_all(reads).await.into_iter().collect();
+    Ok(observed)
+}
+
+fn claim_seen(claim: &PersistentVolumeClaim) -> ClaimSeen {
+    let requests = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
+    let capacity = claim.status.as_ref().and_then(|status| status.capacity.as_ref());
+    ClaimSeen {
+        name: claim.name_any(),
+        requested: requests.and_then(|r| r.get("storage")).map(|size| size.0.clone()).unwrap_or_default(),
+        capacity: capacity.and_then(|capacity| capacity.get("storage")).map(|size| size.0.clone()),
+    }
+}
+
+fn pod_seen(pod: &Pod) -> Option<PodSeen> {
+    let name = pod.name_any();
+    let ordinal = forebay_broker_config::broker_id_from_name(&name).ok()?;
+    let status = pod.status.clone().unwrap_or_default();
+    let conditions = status.conditions.clone().unwrap_or_default();
+    Some(PodSeen {
+        uid: pod.uid().unwrap_or_default(),
+        ordinal,
+        revision: pod.labels().get("controller-revision-hash").cloned().unwrap_or_default(),
+        node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+        ip: status.pod_ip.as_ref().and_then(|ip| ip.parse().ok()),
+        ready: conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"),
+        deleting: pod.metadata.deletion_timestamp.is_some(),
+        message: pod_message(&status),
+        name,
+    })
+}
+
+/// The most telling reason: why it can't be placed, or why its container does not run.
+fn pod_message(status: &k8s_openapi::api::core::v1::PodStatus) -> Option<String> {
+    let unplaced = status.conditions.iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
+    if let Some(condition) = unplaced {
+        return Some(condition.message.clone().or_else(|| condition.reason.clone()).unwrap_or_default());
+    }
+    let containers = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
+    let waiting = containers.filter_map(|container| {
+        let state = container.state.as_ref()?;
+        let last = container.last_state.as_ref().and_then(|last| last.terminated.as_ref());
+        let exit = last.map(|last| format!(", last exit code {}", last.exit_code)).unwrap_or_default();
+        let waiting = state.waiting.as_ref()?;
+        let reason = waiting.reason.clone().unwrap_or_default();
+        let message = waiting.message.as_ref().map(|message| format!(": {message}")).unwrap_or_default();
+        // The message of a crash loop counts seconds, and would change the status all the time.
+        Some(if reason == "CrashLoopBackOff" { format!("{reason}{exit}") } else { format!("{reason}{message}{exit}") })
+    });
+    waiting
+        .into_iter()
+        .find(|message| !message.starts_with("ContainerCreating") && !message.starts_with("PodInitializing"))
+}

@@ -1,0 +1,243 @@
+//! What to do about a Cluster. Pure: spec, desired children and what was observed in; actions, status and Events out.
+//!
+//! What must always hold: converged input gives no action; one step that is refused stops no other; a Cluster that is
+//! paused or refused is reported on and not touched.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use forebay_broker_config::status::BrokerStatus;
+use forebay_crds::{Cluster, ClusterStatus, ConditionReport, ConditionState, ConditionType, Reason};
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use serde_json::Value;
+
+use super::build::{self, BuildError, Defaults, broker_set_name};
+use super::disks::{self, Growth};
+use super::observe::Observed;
+use super::{report, roll, tuning};
+use crate::kube::apply::{self, Child, Need};
+use crate::kube::events::Note;
+use crate::kube::status;
+use crate::reconcile::Requeue;
+
+/// Brokers that a cluster may have: replication between brokers is not built yet.
+pub(crate) const REPLICAS_MAX: i32 = 1;
+
+/// How soon a Cluster that is not as specified is looked at again; changes of its pods come by the watch anyway.
+const UNSETTLED: Duration = Duration::from_secs(3);
+
+/// One write.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    Apply(Child),
+    GrowClaim(Growth),
+    /// Deletes the set and leaves its pods and claims.
+    OrphanSet {
+        name: String,
+        uid: String,
+    },
+    ReplacePod {
+        name: String,
+        uid: String,
+        why: String,
+    },
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Apply(child) => write!(f, "apply {}", child.key()),
+            Self::GrowClaim(growth) => write!(f, "grow claim {} from {} to {}", growth.claim, growth.from, growth.to),
+            Self::OrphanSet { name, .. } => write!(f, "orphan StatefulSet/{name}"),
+            Self::ReplacePod { name, .. } => write!(f, "replace pod {name}"),
+        }
+    }
+}
+
+/// What to do.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) actions: Vec<Action>,
+    pub(crate) status: ClusterStatus,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) requeue: Requeue,
+}
+
+/// Why nothing is done, for people.
+type Refusal = (Reason, String);
+
+/// What the steps below add up to.
+#[derive(Default)]
+struct Steps {
+    actions: Vec<Action>,
+    /// Why it is not ready, the gravest first.
+    blockers: Vec<Refusal>,
+}
+
+pub(crate) fn plan(
+    cluster: &Cluster,
+    desired: Result<Vec<Child>, BuildError>,
+    observed: &Observed,
+    defaults: &Defaults,
+    resync: Duration,
+    now: Timestamp,
+) -> Plan {
+    let disks = disks::judge(cluster, &observed.claims);
+    let desired = desired.map_err(|error| (Reason::InvalidConfig, error.to_string()));
+    let refusal = refuse(cluster).map_or(Ok(()), Err);
+    let (steps, refused) = match refusal.and(desired) {
+        Ok(children) => (steps(cluster, &children, observed, &disks.growths), false),
+        Err(refusal) => (Steps { actions: Vec::new(), blockers: vec![refusal] }, true),
+    };
+    let paused = cluster.spec.paused.unwrap_or(false);
+    let by_id = by_id(observed);
+    let set = observed.children.get(&format!("StatefulSet/{}", broker_set_name(&cluster.name_any())));
+    let progress = steps.blockers.first().cloned();
+    let reports = vec![
+        ready(cluster, observed, progress.as_ref()),
+        progressing(paused, refused, progress.as_ref(), set, cluster, observed, &disks.report),
+        tuning::judge(&cluster.spec, &by_id),
+        disks.report,
+    ];
+    let is_settled =
+        reports.iter().all(|r| r.condition_type != ConditionType::Progressing || r.state == ConditionState::False);
+    let previous = cluster.status.as_ref().map(|status| &status.conditions);
+    let notes = status::changes(previous, &reports);
+    let conditions = status::conditions(previous, &reports, cluster.metadata.generation, now);
+    let actions = if paused { Vec::new() } else { steps.actions };
+    let status = report::status(cluster, observed, defaults, conditions);
+    Plan { actions, status, notes, requeue: Requeue::After(if is_settled { resync } else { UNSETTLED }) }
+}
+
+/// What the spec asks for and this version can't do.
+fn refuse(cluster: &Cluster) -> Option<Refusal> {
+    let replicas = cluster.spec.replicas;
+    (replicas > REPLICAS_MAX).then(|| {
+        let message = format!("spec.replicas is {replicas}: this version runs {REPLICAS_MAX} broker per cluster, as it does not replicate between brokers yet; set it to {REPLICAS_MAX}");
+        (Reason::NotSupported, message)
+    })
+}
+
+fn by_id(observed: &Observed) -> BTreeMap<i32, &BrokerStatus> {
+    let reports = observed.pods.iter().filter(|pod| !pod.deleting);
+    reports.filter_map(|pod| Some((pod.ordinal, observed.reports.get(&pod.name)?.as_ref().ok()?))).collect()
+}
+
+fn steps(cluster: &Cluster, children: &[Child], observed: &Observed, growths: &[Growth]) -> Steps {
+    let uid = cluster.uid().unwrap_or_default();
+    let mut steps = Steps::default();
+    // IMPORTANT: before everything else. A full disk may be why nothing else works.
+    steps.actions.extend(growths.iter().cloned().map(Action::GrowClaim));
+    for child in children {
+        let live = observed.children.get(&child.key());
+        let need = apply::need(child, live, &uid);
+        let is_set = child.resource.kind == "StatefulSet";
+        match (need, live) {
+            (Need::Conflict(why), _) => {
+                steps.blockers.push((Reason::ResourceConflict, format!("{}: {why}", child.key())));
+            }
+            (Need::Wait, _) => {
+                steps.blockers.push((Reason::BrokersStarting, format!("{} is being deleted", child.key())))
+            }
+            (Need::Apply, Some(live)) if is_set && disks::templates_differ(&child.value, live) => {
+                // Only when every claim has been enlarged: a new set does not enlarge old claims.
+                if growths.is_empty() {
+                    let uid = live["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+                    steps.actions.push(Action::OrphanSet { name: child.name.clone(), uid });
+                }
+                steps.blockers.push((Reason::DiskResizing, "claim templates change".to_owned()));
+            }
+            (Need::Apply, _) => {
+                steps.actions.push(Action::Apply(child.clone()));
+                if is_set {
+                    steps.blockers.push((Reason::BrokersStarting, format!("{} is being applied", child.key())));
+                }
+            }
+            (Need::Nothing, Some(live)) if is_set => roll_step(&mut steps, cluster, live, observed),
+            (Need::Nothing, _) => {}
+        }
+    }
+    steps
+}
+
+fn roll_step(steps: &mut Steps, cluster: &Cluster, set: &Value, observed: &Observed) {
+    // Until the set's controller has seen the present template, its status still names the old revision.
+    let is_seen = set["status"]["observedGeneration"].as_i64() == set["metadata"]["generation"].as_i64();
+    let Some(revision) = set["status"]["updateRevision"].as_str().filter(|_| is_seen) else {
+        steps
+            .blockers
+            .push((Reason::BrokersStarting, "the StatefulSet is being taken in by its controller".to_owned()));
+        return;
+    };
+    match roll::next(&observed.pods, cluster.spec.replicas, revision) {
+        roll::Step::Nothing => {}
+        roll::Step::Wait(why) => steps.blockers.push((Reason::Rolling, why)),
+        roll::Step::Replace { name, uid, why } => {
+            steps.blockers.push((Reason::Rolling, why.clone()));
+            steps.actions.push(Action::ReplacePod { name, uid, why });
+        }
+    }
+}
+
+/// Brokers that do not run, each with why.
+fn missing(cluster: &Cluster, observed: &Observed) -> Vec<String> {
+    let one = |ordinal: i32| match observed.pods.iter().find(|pod| pod.ordinal == ordinal) {
+        None => Some(format!("broker {ordinal} has no pod yet")),
+        Some(pod) if pod.deleting => Some(format!("{} is stopping", pod.name)),
+        Some(pod) if !pod.ready => Some(match (&pod.message, observed.reports.get(&pod.name)) {
+            (Some(message), _) => format!("{}: {message}", pod.name),
+            (None, Some(Ok(status))) => report::progress(&pod.name, status),
+            (None, _) => format!("{} starts", pod.name),
+        }),
+        Some(_) => None,
+    };
+    (0..cluster.spec.replicas).filter_map(one).collect()
+}
+
+fn ready(cluster: &Cluster, observed: &Observed, blocker: Option<&Refusal>) -> ConditionReport {
+    let report = |state: bool, reason, message| ConditionReport::new(ConditionType::Ready, state, reason, message);
+    let missing = missing(cluster, observed);
+    match blocker {
+        Some((reason, message)) if *reason != Reason::BrokersStarting || missing.is_empty() => {
+            report(false, *reason, message.clone())
+        }
+        _ if !missing.is_empty() => report(false, Reason::BrokersStarting, missing.join("; ")),
+        _ => {
+            let replicas = cluster.spec.replicas;
+            report(true, Reason::AsSpecified, format!("{replicas} of {replicas} brokers run"))
+        }
+    }
+}
+
+fn progressing(
+    paused: bool,
+    refused: bool,
+    blocker: Option<&Refusal>,
+    set: Option<&Value>,
+    cluster: &Cluster,
+    observed: &Observed,
+    disks: &ConditionReport,
+) -> ConditionReport {
+    let report =
+        |state: bool, reason, message| ConditionReport::new(ConditionType::Progressing, state, reason, message);
+    let missing = missing(cluster, observed);
+    if paused {
+        return report(false, Reason::Paused, "spec.paused is true: the operator looks but changes nothing".to_owned());
+    }
+    match blocker {
+        Some((reason, message)) if refused || *reason == Reason::ResourceConflict => {
+            report(false, *reason, message.clone())
+        }
+        Some((reason, message)) => report(true, *reason, message.clone()),
+        None if set.is_none() || !missing.is_empty() => report(true, Reason::BrokersStarting, missing.join("; ")),
+        None if disks.reason == Reason::DiskResizing => report(true, Reason::DiskResizing, disks.message.clone()),
+        None => report(false, Reason::AsSpecified, "nothing is left to do".to_owned()),
+    }
+}
+
+/// The desired children, or why there are none.
+pub(crate) fn desired(cluster: &Cluster, defaults: &Defaults) -> Result<Vec<Child>, BuildError> {
+    build::children(cluster, defaults)
+}

@@ -1,0 +1,30 @@
+//! What every reconcile may use, in one place.
+
+use std::time::Duration;
+
+use kube::Client;
+
+use crate::args::Args;
+use crate::backoff::Backoff;
+use crate::kafka::KafkaClusters;
+use crate::kube::events::Events;
+use crate::metrics::Metrics;
+use crate::stores::Stores;
+
+/// Shared by all reconciles of a running operator.
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) args: Args,
+    pub(crate) metrics: Metrics,
+    pub(crate) events: Events,
+    pub(crate) kafka: KafkaClusters,
+    pub(crate) backoff: Backoff,
+    pub(crate) stores: Stores,
+}
+
+impl Context {
+    /// When a converged object is looked at again.
+    pub(crate) fn resync(&self) -> Duration {
+        Duration::from_secs(self.args.resync_seconds)
+    }
+}

@@ -1,0 +1,84 @@
+//! The only way to brokers: one client per Cluster, and one look at all its topics shared by all who ask.
+//!
+//! What must always hold: what a reconcile decides on was read after the last change that this operator made to that
+//! topic; and however many topics there are, a look costs one Metadata and one DescribeConfigs call.
+
+mod looks;
+pub(crate) mod status;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_broker_client::admin::ConfigEntry;
+use forebay_broker_client::{Admin, Client, ClientConfig};
+use parking_lot::Mutex;
+
+pub(crate) use looks::Looks;
+
+use crate::stores::ClusterKey;
+
+/// A topic as brokers have it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TopicState {
+    pub(crate) topic_id: String,
+    pub(crate) partitions: i32,
+    pub(crate) replication_factor: i32,
+    /// Brokers that lead its partitions.
+    pub(crate) leaders: Vec<i32>,
+    pub(crate) configs: Vec<ConfigEntry>,
+}
+
+/// What brokers say about a topic.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum TopicSeen {
+    Absent,
+    Present(TopicState),
+    /// They refused to describe it.
+    Refused(String),
+}
+
+/// A Cluster's brokers.
+#[derive(Debug)]
+pub(crate) struct KafkaCluster {
+    pub(crate) admin: Admin,
+    pub(crate) looks: Looks,
+}
+
+/// The clients, by Cluster. A Cluster that is gone is forgotten by `forget`.
+#[derive(Debug, Default)]
+pub(crate) struct KafkaClusters {
+    clusters: Mutex<HashMap<ClusterKey, (String, Arc<KafkaCluster>)>>,
+}
+
+impl KafkaClusters {
+    /// The client of a Cluster that is reached at `bootstrap`; nothing is dialled yet.
+    pub(crate) fn get(&self, key: &ClusterKey, bootstrap: &str) -> Arc<KafkaCluster> {
+        let mut clusters = self.clusters.lock();
+        match clusters.get(key) {
+            Some((at, cluster)) if at == bootstrap => Arc::clone(cluster),
+            _ => {
+                let admin = Admin::new(Client::new(bootstrap, client_config()));
+                let cluster = Arc::new(KafkaCluster { admin, looks: Looks::default() });
+                clusters.insert(key.clone(), (bootstrap.to_owned(), Arc::clone(&cluster)));
+                cluster
+            }
+        }
+    }
+
+    /// Drops the client of a Cluster that is gone.
+    pub(crate) fn forget(&self, key: &ClusterKey) {
+        self.clusters.lock().remove(key);
+    }
+}
+
+/// Short waits: a reconcile that can't reach brokers is tried again anyway.
+fn client_config() -> ClientConfig {
+    ClientConfig {
+        client_id: "forebay-operator".to_owned(),
+        connect_timeout: Duration::from_secs(2),
+        request_timeout: Duration::from_secs(10),
+        operation_timeout: Duration::from_secs(3),
+        ..ClientConfig::default()
+    }
+}

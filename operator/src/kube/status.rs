@@ -1,0 +1,40 @@
+//! Conditions of a status: kept by type, written only when something changed.
+
+use forebay_crds::conditions::{self, ConditionReport};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
+
+use super::events::Note;
+
+/// The conditions to store.
+pub(crate) fn conditions(
+    previous: Option<&Vec<Condition>>,
+    reports: &[ConditionReport],
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    conditions::merge(previous.map_or(&[], Vec::as_slice), reports, generation.unwrap_or(0), now)
+}
+
+/// Events for conditions whose status or reason changed: a condition that just holds on is no event.
+pub(crate) fn changes(previous: Option<&Vec<Condition>>, reports: &[ConditionReport]) -> Vec<Note> {
+    use forebay_crds::{ConditionState, ConditionType, Reason};
+    let changed = reports.iter().filter(|report| {
+        let old = previous.into_iter().flatten().find(|old| old.type_ == report.condition_type.as_str());
+        match old {
+            Some(old) => old.status != report.state.as_str() || old.reason != report.reason.as_str(),
+            None => report.state == ConditionState::False && report.condition_type != ConditionType::Progressing,
+        }
+    });
+    let told = changed.filter(|report| {
+        report.condition_type != ConditionType::Progressing
+            && report.state != ConditionState::Unknown
+            && !matches!(report.reason, Reason::Pending | Reason::BrokersStarting | Reason::Rolling)
+    });
+    told.map(|report| Note {
+        warning: report.state == ConditionState::False,
+        reason: report.reason,
+        text: format!("{}: {}", report.condition_type.as_str(), report.message),
+    })
+    .collect()
+}

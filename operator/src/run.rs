@@ -1,0 +1,247 @@
+//! Runs the operator: metrics first, then the election, then one controller per kind and namespace, until a signal comes
+//! or the lease is lost. Stop order: controllers (each ends what it is doing), lease, metrics.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use forebay_crds::{CLUSTER_LABEL, Cluster, ConsumerProfile, Topic};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::Api;
+use kube::core::NamespaceResourceScope;
+use kube::runtime::controller::{Config, Controller};
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher;
+use kube::{Client, Resource, ResourceExt};
+use parking_lot::RwLock;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::args::Args;
+use crate::backoff::Backoff;
+use crate::context::Context;
+use crate::http::{self, Served};
+use crate::kafka::KafkaClusters;
+use crate::kube::events::Events;
+use crate::lease::Election;
+use crate::metrics::{Kind, Metrics};
+use crate::stores::{ClusterKey, Guarded, Stores, cluster_key};
+use crate::{cluster, consumer_profile, reconcile, topic};
+
+/// Reconciles at a time, for each kind: what is beyond waits its turn.
+const CONCURRENCY: u16 = 64;
+
+/// Runs until SIGTERM or SIGINT.
+///
+/// # Errors
+/// What keeps it from starting, and the loss of the lease: the process must end then.
+pub async fn run(args: Args) -> anyhow::Result<()> {
+    let shutdown = CancellationToken::new();
+    tokio::spawn(cancel_on_signal(shutdown.clone()).map(|result| {
+        if let Err(error) = result {
+            tracing::error!(%error, "signals can't be watched");
+        }
+    }));
+    let client = Client::try_default().await.context("find the Kubernetes API")?;
+    let metrics = Metrics::new().context("register metrics")?;
+    let served = Served { metrics: metrics.clone(), stores: Arc::new(RwLock::new(Stores::default())) };
+    let stop_http = CancellationToken::new();
+    let http = tokio::spawn(http::serve(args.http_address, served.clone(), stop_http.clone()));
+    let led = lead(&args, client, &metrics, &served, &shutdown).await;
+    stop_http.cancel();
+    http.await.context("metrics server")??;
+    led
+}
+
+async fn cancel_on_signal(shutdown: CancellationToken) -> anyhow::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping");
+    shutdown.cancel();
+    Ok(())
+}
+
+/// Runs the controllers, as the leader if there is an election.
+async fn lead(
+    args: &Args,
+    client: Client,
+    metrics: &Metrics,
+    served: &Served,
+    shutdown: &CancellationToken,
+) -> anyhow::Result<()> {
+    let Some(lease_name) = &args.lease_name else {
+        metrics.set_leader(true);
+        controllers(args, client, metrics, served, shutdown).await;
+        return Ok(());
+    };
+    let election = Election::new(client.clone(), &args.pod_namespace, lease_name, &args.pod_name);
+    let Some(lease) = election.acquire(shutdown).await else { return Ok(()) };
+    metrics.set_leader(true);
+    let stop = shutdown.child_token();
+    let ended = CancellationToken::new();
+    let work = async {
+        controllers(args, client, metrics, served, &stop).await;
+        ended.cancel();
+    };
+    // The lease is held until the work has ended, and the work ends when the lease is lost.
+    let hold = async {
+        let held = election.hold(lease, &ended).await;
+        stop.cancel();
+        held
+    };
+    let ((), held) = tokio::join!(work, hold);
+    metrics.set_leader(false);
+    election.release(held?).await;
+    Ok(())
+}
+
+/// One controller per kind and namespace, until `shutdown`.
+async fn controllers(args: &Args, client: Client, metrics: &Metrics, served: &Served, shutdown: &CancellationToken) {
+    let namespaces: Vec<Option<&str>> = match args.watch_namespaces.as_slice() {
+        [] => vec![None],
+        some => some.iter().map(|namespace| Some(namespace.as_str())).collect(),
+    };
+    let mut built = Vec::new();
+    let mut stores = Stores::default();
+    for namespace in &namespaces {
+        let scope = Scope { client: client.clone(), namespace: namespace.map(str::to_owned) };
+        let controllers = (scope.clusters(), scope.topics(), scope.profiles());
+        stores.clusters.push(controllers.0.store());
+        stores.topics.push(controllers.1.store());
+        stores.profiles.push(controllers.2.store());
+        built.push(controllers);
+    }
+    *served.stores.write() = stores.clone();
+    let context = Arc::new(Context {
+        events: Events::new(client.clone(), args.pod_name.clone()),
+        client,
+        args: args.clone(),
+        metrics: metrics.clone(),
+        kafka: KafkaClusters::default(),
+        backoff: Backoff::default(),
+        stores,
+    });
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), ?namespaces, "watching");
+    let mut running: Vec<BoxFuture<'static, ()>> = Vec::new();
+    for (clusters, topics, profiles) in built {
+        let stop = || shutdown.clone().cancelled_owned();
+        let of = Kind::Cluster;
+        let stream = clusters.graceful_shutdown_on(stop()).run(
+            cluster::reconcile,
+            move |object, error, context| reconcile::error_policy(of, &object, error, &context),
+            Arc::clone(&context),
+        );
+        running.push(stream.for_each(logged).boxed());
+        let of = Kind::Topic;
+        let stream = topics.graceful_shutdown_on(stop()).run(
+            topic::reconcile,
+            move |object, error, context| reconcile::error_policy(of, &object, error, &context),
+            Arc::clone(&context),
+        );
+        running.push(stream.for_each(logged).boxed());
+        let of = Kind::ConsumerProfile;
+        let stream = profiles.graceful_shutdown_on(stop()).run(
+            consumer_profile::reconcile,
+            move |object, error, context| reconcile::error_policy(of, &object, error, &context),
+            Arc::clone(&context),
+        );
+        running.push(stream.for_each(logged).boxed());
+    }
+    futures::future::join_all(running).await;
+}
+
+/// What reconciles say is said by `reconcile`; a watch that fails says it here.
+async fn logged<K, E: std::fmt::Display>(result: Result<K, E>) {
+    if let Err(error) = result {
+        tracing::debug!(%error, "controller");
+    }
+}
+
+/// Where controllers watch.
+struct Scope {
+    client: Client,
+    namespace: Option<String>,
+}
+
+impl Scope {
+    fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        }
+    }
+
+    fn clusters(&self) -> Controller<Guarded<Cluster>> {
+        let ours = || watcher::Config::default().labels(CLUSTER_LABEL);
+        let owner = |object: &kube::core::ObjectMeta| {
+            let name = object.labels.as_ref().and_then(|labels| labels.get(CLUSTER_LABEL))?;
+            Some(ObjectRef::new(name).within(object.namespace.as_deref().unwrap_or_default()))
+        };
+        Controller::new(self.api::<Guarded<Cluster>>(), watcher::Config::default())
+            .with_config(Config::default().concurrency(CONCURRENCY))
+            .watches(self.api::<StatefulSet>(), ours(), move |set| owner(set.meta()))
+            .watches(self.api::<Service>(), ours(), move |service| owner(service.meta()))
+            .watches(self.api::<ConfigMap>(), ours(), move |config_map| owner(config_map.meta()))
+            .watches(self.api::<PodDisruptionBudget>(), ours(), move |budget| owner(budget.meta()))
+            .watches(self.api::<Pod>(), ours(), move |pod| owner(pod.meta()))
+    }
+
+    fn topics(&self) -> Controller<Guarded<Topic>> {
+        let controller = Controller::new(self.api::<Guarded<Topic>>(), watcher::Config::default())
+            .with_config(Config::default().concurrency(CONCURRENCY));
+        let store = controller.store();
+        let of_cluster = move |cluster: Guarded<Cluster>| {
+            let key = key_of(&cluster);
+            naming(&store, |topic: &Topic| {
+                cluster_key(&topic.spec.cluster_ref, &topic.namespace().unwrap_or_default()) == key
+            })
+        };
+        controller.watches(self.api::<Guarded<Cluster>>(), watcher::Config::default(), of_cluster)
+    }
+
+    fn profiles(&self) -> Controller<Guarded<ConsumerProfile>> {
+        let controller = Controller::new(self.api::<Guarded<ConsumerProfile>>(), watcher::Config::default())
+            .with_config(Config::default().concurrency(CONCURRENCY))
+            .owns(self.api::<ConfigMap>(), watcher::Config::default().labels(CLUSTER_LABEL));
+        let (by_cluster, by_topic) = (controller.store(), controller.store());
+        let of_cluster = move |cluster: Guarded<Cluster>| {
+            let key = key_of(&cluster);
+            naming(&by_cluster, |profile: &ConsumerProfile| {
+                cluster_key(&profile.spec.cluster_ref, &profile.namespace().unwrap_or_default()) == key
+            })
+        };
+        let of_topic = move |topic: Guarded<Topic>| {
+            let name = topic.0.as_ref().map(crate::stores::topic_name).unwrap_or_default();
+            naming(&by_topic, |profile: &ConsumerProfile| profile.spec.topics.contains(&name))
+        };
+        controller.watches(self.api::<Guarded<Cluster>>(), watcher::Config::default(), of_cluster).watches(
+            self.api::<Guarded<Topic>>(),
+            watcher::Config::default(),
+            of_topic,
+        )
+    }
+}
+
+fn key_of(cluster: &Guarded<Cluster>) -> ClusterKey {
+    ClusterKey { namespace: cluster.namespace().unwrap_or_default(), name: cluster.name_any() }
+}
+
+/// The objects in a store that a predicate picks.
+fn naming<K>(store: &Store<Guarded<K>>, picks: impl Fn(&K) -> bool) -> Vec<ObjectRef<Guarded<K>>>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    let objects = store.state();
+    let picked = objects.iter().filter(|guarded| guarded.0.as_ref().is_ok_and(&picks));
+    picked.map(|guarded| ObjectRef::from_obj(guarded.as_ref())).collect()
+}
