@@ -86,7 +86,7 @@ impl Broker {
             metrics,
             lifecycle: Lifecycle::default(),
             metadata,
-            partitions: PartitionTable::new(BrokerId(config.broker_id), dirs, located),
+            partitions: PartitionTable::new(BrokerId(config.broker_id), dirs, located, shutdown.clone()),
             appender: Appender::start(threads.io, config.network.queued_max_requests)
                 .context("cannot start the disk threads")?,
             warmer: Warmer::start(COLD_READ_THREADS).context("cannot start the cold-read threads")?,
@@ -228,6 +228,7 @@ fn limits(config: &BrokerConfig) -> Limits {
         connections_max: network.max_connections,
         connections_per_ip_max: network.max_connections_per_ip,
         idle_max: Duration::from_millis(network.connections_max_idle_ms),
+        in_flight_max: network.queued_max_requests,
         send_buffer_bytes: bytes(network.socket_send_buffer_bytes),
         backlog: network.socket_listen_backlog_size,
     }

@@ -20,6 +20,8 @@ use crate::net::listener::{self, BoundListener};
 /// What a connection that does not take its answers may hold up the stop.
 const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(5);
 
+const LAST_SCRAPE_WAIT: Duration = Duration::from_secs(1);
+
 /// Where a started broker is reached.
 #[derive(Debug, Clone, Copy)]
 pub struct Started {
@@ -73,7 +75,11 @@ pub async fn run(
     }
     on_blocking_thread(&broker, Broker::close).await?;
     http_stop.cancel();
-    http.await.context("the HTTP listener ended by a panic")
+    // A scraper that keeps its connection open is not waited for.
+    match tokio::time::timeout(LAST_SCRAPE_WAIT, http).await {
+        Ok(ended) => ended.context("the HTTP listener ended by a panic"),
+        Err(_elapsed) => Ok(()),
+    }
 }
 
 async fn open(

@@ -73,6 +73,11 @@ impl Request {
         Ok(Self { api_key, context, body })
     }
 
+    /// Whether it may be held until there is something to answer.
+    pub(crate) fn waits(&self) -> bool {
+        self.api_key == ApiKey::Fetch
+    }
+
     /// Whether the next request may begin before this one is answered.
     pub(crate) fn overlaps(&self) -> bool {
         self.api_key == ApiKey::Produce

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep};
+use tokio::time::{Instant, Sleep, timeout};
 
 use super::frame::{Frame, FrameError, FrameReader};
 use super::send::{Answer, Sender};
@@ -22,9 +22,6 @@ use crate::broker::Broker;
 use crate::handlers::produce::PendingProduce;
 use crate::handlers::request::{Request, RequestError};
 use crate::handlers::{self, Finished};
-
-/// Produce requests that one connection may have on their way; more wait in its socket.
-const IN_FLIGHT_MAX: usize = 64;
 
 #[derive(Debug, Error)]
 pub(crate) enum ConnectionError {
@@ -34,6 +31,10 @@ pub(crate) enum ConnectionError {
     Request(#[from] RequestError),
     #[error("writing to the socket: {0}")]
     Write(#[source] io::Error),
+    #[error("the client takes no bytes of its answers")]
+    Stuck,
+    #[error("the client closed the connection without waiting for its answer")]
+    HungUp,
 }
 
 /// Who is at the other end, as handlers and logs name it.
@@ -63,23 +64,31 @@ impl Connection {
         let host = Arc::clone(&self.peer.host);
         match self.run().await {
             Ok(()) => {}
-            Err(ConnectionError::Frame(FrameError::Io(error)) | ConnectionError::Write(error)) => {
+            Err(
+                error @ (ConnectionError::Frame(FrameError::Io(_))
+                | ConnectionError::Write(_)
+                | ConnectionError::HungUp),
+            ) => {
                 tracing::debug!(client = %host, %error, "connection lost");
             }
+            Err(ConnectionError::Request(error @ RequestError::Answer { .. })) => {
+                tracing::error!(client = %host, %error, "connection closed: this broker made an answer that can't be sent");
+            }
+            Err(error @ ConnectionError::Stuck) => tracing::info!(client = %host, %error, "connection closed"),
             Err(error) => tracing::warn!(client = %host, %error, "connection closed: the client broke the protocol"),
         }
     }
 
     async fn run(&mut self) -> Result<(), ConnectionError> {
         let broker = Arc::clone(&self.broker);
-        let idle_max = broker.limits.idle_max;
+        let (idle_max, in_flight_max) = (broker.limits.idle_max, broker.limits.in_flight_max);
         let mut idle = std::pin::pin!(tokio::time::sleep(idle_max));
         let mut active_at = Instant::now();
         loop {
             tokio::select! {
                 biased;
                 finished = front(&mut self.in_flight), if !self.in_flight.is_empty() => self.answer(finished).await?,
-                frame = self.reader.next(&self.stream), if self.in_flight.len() < IN_FLIGHT_MAX => match frame? {
+                frame = self.reader.next(&self.stream), if self.in_flight.len() < in_flight_max => match frame? {
                     Some(frame) => {
                         self.receive(frame).await?;
                         active_at = Instant::now();
@@ -106,23 +115,45 @@ impl Connection {
             return Ok(());
         }
         self.drain().await?;
-        let finished = handlers::handle(&self.broker, request).await?;
+        let finished = if request.waits() && self.reader.is_empty() {
+            // A long poll whose client has gone would hold its partitions' waiters for nothing.
+            tokio::select! {
+                biased;
+                finished = handlers::handle(&self.broker, request) => finished?,
+                () = hung_up(&self.stream) => return Err(ConnectionError::HungUp),
+            }
+        } else {
+            handlers::handle(&self.broker, request).await?
+        };
+        self.write(async |sender, broker| put(sender, broker, &finished).await).await
+    }
+
+    /// Writes what `put` puts; a client that takes nothing for as long as it may be idle is given up.
+    async fn write(
+        &mut self,
+        put_all: impl AsyncFnOnce(&mut Sender<'_>, &Broker) -> Result<(), ConnectionError>,
+    ) -> Result<(), ConnectionError> {
         let mut sender = Sender::new(&self.stream);
-        put(&mut sender, &self.broker, &finished).await?;
-        sender.finish().await.map_err(ConnectionError::Write)
+        let written = async {
+            put_all(&mut sender, &self.broker).await?;
+            sender.finish().await.map_err(ConnectionError::Write)
+        };
+        timeout(self.broker.limits.idle_max, written).await.unwrap_or(Err(ConnectionError::Stuck))
     }
 
     /// Writes the answer of the oldest request on its way, with those behind it that are ready too.
     async fn answer(&mut self, first: Result<Finished, RequestError>) -> Result<(), ConnectionError> {
-        let mut sender = Sender::new(&self.stream);
-        let mut finished = Some(first);
-        while let Some(next) = finished.take() {
-            put(&mut sender, &self.broker, &next?).await?;
-            if is_ready(&mut self.in_flight).await {
-                finished = Some(front(&mut self.in_flight).await);
-            }
+        let mut finished = vec![first];
+        while is_ready(&mut self.in_flight).await {
+            finished.push(front(&mut self.in_flight).await);
         }
-        sender.finish().await.map_err(ConnectionError::Write)
+        self.write(async |sender, broker| {
+            for next in finished {
+                put(sender, broker, &next?).await?;
+            }
+            Ok(())
+        })
+        .await
     }
 
     async fn drain(&mut self) -> Result<(), ConnectionError> {
@@ -149,6 +180,14 @@ async fn is_ready(in_flight: &mut VecDeque<(PendingProduce, Frame)>) -> bool {
     match in_flight.front_mut() {
         Some((pending, _)) => pending.is_ready().await,
         None => false,
+    }
+}
+
+/// Returns when the client has closed its side; never when it sends more instead.
+async fn hung_up(stream: &TcpStream) {
+    match stream.peek(&mut [0]).await {
+        Ok(0) | Err(_) => {}
+        Ok(_) => std::future::pending().await,
     }
 }
 

@@ -77,6 +77,11 @@ impl FrameReader {
         }
     }
 
+    /// Whether nothing of the next frame has been read yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.buffer.is_empty() && self.coming.is_none()
+    }
+
     /// Reads once, towards `wanted` buffered bytes. False at a clean end of the stream.
     async fn fill(&mut self, stream: &TcpStream, wanted: usize) -> Result<bool, FrameError> {
         loop {

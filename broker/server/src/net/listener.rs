@@ -14,7 +14,7 @@ use forebay_broker_config::{BrokerConfig, Listener};
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_util::task::TaskTracker;
+use tokio::task::JoinSet;
 
 use super::connection::Connection;
 use crate::broker::Broker;
@@ -29,6 +29,8 @@ pub(crate) struct Limits {
     pub(crate) connections_max: usize,
     pub(crate) connections_per_ip_max: usize,
     pub(crate) idle_max: Duration,
+    /// Produce requests that one connection may have on their way; more wait in its socket.
+    pub(crate) in_flight_max: usize,
     /// `None` leaves the kernel's choice and its autotuning.
     pub(crate) send_buffer_bytes: Option<usize>,
     pub(crate) backlog: i32,
@@ -143,10 +145,11 @@ fn bind_one(address: SocketAddr, config: &BrokerConfig) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Serves until shutdown, then waits for the connections to write their last answers.
+/// Serves until shutdown, then waits for the connections to write their last answers; dropped, it ends them.
 pub(crate) async fn serve(broker: Arc<Broker>, listener: TcpListener, name: Arc<str>) {
-    let connections = TaskTracker::new();
+    let mut connections = JoinSet::new();
     loop {
+        while connections.try_join_next().is_some() {}
         let accepted = tokio::select! {
             biased;
             () = broker.shutdown.cancelled() => break,
@@ -176,8 +179,7 @@ pub(crate) async fn serve(broker: Arc<Broker>, listener: TcpListener, name: Arc<
         });
     }
     drop(listener);
-    connections.close();
-    connections.wait().await;
+    while connections.join_next().await.is_some() {}
 }
 
 fn configure(stream: &TcpStream, limits: &Limits) -> io::Result<()> {
@@ -201,6 +203,7 @@ mod tests {
             connections_max,
             connections_per_ip_max,
             idle_max: Duration::from_secs(1),
+            in_flight_max: 1,
             send_buffer_bytes: None,
             backlog: 1,
         }

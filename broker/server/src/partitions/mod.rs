@@ -10,13 +10,14 @@ mod open;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use forebay_broker_config::BrokerConfig;
 use forebay_broker_machines::metadata::{MetadataImage, TopicImage};
 use forebay_broker_storage::LogName;
 use forebay_broker_wire::types::{BrokerId, LeaderEpoch, PartitionIndex, Uuid};
 use parking_lot::{Mutex, RwLock};
+use tokio_util::sync::CancellationToken;
 
 use self::changes::changes;
 use self::hosted::Place;
@@ -34,6 +35,9 @@ pub(crate) struct PartitionTable {
     open: RwLock<HashMap<Key, Arc<Hosted>>>,
     next_number: AtomicUsize,
     following: Mutex<Following>,
+    shutdown: CancellationToken,
+    /// A stop came while logs were being opened: those left out were not closed cleanly either.
+    incomplete: AtomicBool,
 }
 
 /// What only a change needs; one change at a time.
@@ -46,13 +50,20 @@ struct Following {
 
 impl PartitionTable {
     /// A table with nothing open. `located` are the logs that were found, by directory.
-    pub(crate) fn new(broker_id: BrokerId, dirs: Vec<Arc<HostedDir>>, located: HashMap<LogName, usize>) -> Self {
+    pub(crate) fn new(
+        broker_id: BrokerId,
+        dirs: Vec<Arc<HostedDir>>,
+        located: HashMap<LogName, usize>,
+        shutdown: CancellationToken,
+    ) -> Self {
         Self {
             broker_id,
             dirs,
             open: RwLock::new(HashMap::new()),
             next_number: AtomicUsize::new(0),
             following: Mutex::new(Following { image: Arc::new(MetadataImage::default()), located }),
+            shutdown,
+            incomplete: AtomicBool::new(false),
         }
     }
 
@@ -102,6 +113,10 @@ impl PartitionTable {
             .map(|(place, (topic, _))| (place, effective::log_config(config, image, topic)))
             .collect();
         open::open_all(logs, config.threads.recovery_per_data_dir, |place, log_config| {
+            if self.shutdown.is_cancelled() {
+                self.incomplete.store(true, Ordering::Relaxed);
+                return;
+            }
             self.open_one(place, log_config, metrics);
             progress(Progress::Opened);
         });
@@ -162,7 +177,7 @@ impl PartitionTable {
     /// Flushes and closes every log, then says of each directory that it was closed cleanly. Blocks.
     pub(crate) fn close(&self) {
         let mut open = self.open.write();
-        let mut clean = true;
+        let mut clean = !self.incomplete.load(Ordering::Relaxed);
         for (_, hosted) in open.drain() {
             if let Err(error) = hosted.partition.close() {
                 clean = false;

@@ -14,6 +14,7 @@ mod create_topics;
 mod delete_topics;
 mod group_members;
 mod group_offsets;
+mod every_version;
 mod idempotence;
 mod limits;
 mod long_poll;
