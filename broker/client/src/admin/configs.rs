@@ -4,7 +4,7 @@ use forebay_broker_wire::messages::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResult,
 };
 use forebay_broker_wire::messages::incremental_alter_configs::{
-    AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest,
+    AlterConfigsResource, AlterConfigsResourceResponse, AlterableConfig, IncrementalAlterConfigsRequest,
 };
 use forebay_broker_wire::types::{BrokerId, Str};
 use serde::Serialize;
@@ -159,13 +159,13 @@ impl Admin {
         if !others.is_empty() {
             let request = alter(&others, validate_only);
             let send = async || Ok(self.client.controller().await?.send(&request).await?.responses);
-            all.extend(self.client.retry(send).await?.into_iter().filter_map(altered));
+            all.extend(self.client.retry(send).await?.iter().filter_map(altered));
         }
         for change in brokers {
             let ConfigResource::Broker(id) = change.0 else { continue };
             let request = alter(&[change], validate_only);
             let send = async || Ok(self.client.broker(id).await?.send(&request).await?.responses);
-            all.extend(self.client.retry(send).await?.into_iter().filter_map(altered));
+            all.extend(self.client.retry(send).await?.iter().filter_map(altered));
         }
         Ok(all)
     }
@@ -213,9 +213,7 @@ fn alterable(change: &ConfigChange) -> AlterableConfig {
     }
 }
 
-fn altered(
-    response: forebay_broker_wire::messages::incremental_alter_configs::AlterConfigsResourceResponse,
-) -> Option<(ConfigResource, Result<(), Refused>)> {
+fn altered(response: &AlterConfigsResourceResponse) -> Option<(ConfigResource, Result<(), Refused>)> {
     let resource = ConfigResource::from_wire(response.resource_type, &response.resource_name)?;
     Some((resource, Refused::check(response.error_code, response.error_message.as_ref())))
 }

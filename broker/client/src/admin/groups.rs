@@ -144,7 +144,7 @@ fn member(member: DescribedGroupMember) -> GroupMember {
 }
 
 /// A consumer's assignment; what other kinds of members keep there is theirs, and counts as none.
-fn assigned(bytes: bytes::Bytes) -> Vec<TopicPartition> {
+pub(crate) fn assigned(bytes: bytes::Bytes) -> Vec<TopicPartition> {
     let Ok(assignment) = ConsumerProtocolAssignment::from_prefixed_bytes(bytes) else { return Vec::new() };
     let topics = assignment.assigned_partitions.iter();
     topics.flat_map(|t| t.partitions.iter().map(|p| TopicPartition::new(&t.topic, *p))).collect()

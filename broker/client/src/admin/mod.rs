@@ -3,9 +3,9 @@
 
 mod cluster;
 mod configs;
-mod groups;
+pub(crate) mod groups;
 mod log_dirs;
-mod offsets;
+pub(crate) mod offsets;
 mod topics;
 
 use std::time::Duration;

@@ -15,7 +15,7 @@ use super::{Admin, Each, TopicPartition};
 use crate::error::{Refused, RequestError};
 
 /// Up to this version OffsetCommit and OffsetFetch name topics; from the next one they give ids.
-const LAST_VERSION_WITH_NAMES: i16 = 9;
+pub(crate) const LAST_VERSION_WITH_NAMES: i16 = 9;
 
 /// Which offset is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

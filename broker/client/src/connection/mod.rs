@@ -143,7 +143,11 @@ impl Connection {
 
     /// Sends a request that has no answer: Produce with acks=0.
     pub async fn send_unanswered<R: Request>(&self, request: &R) -> Result<(), RequestError> {
-        let version = self.version_of::<R>()?;
+        self.send_unanswered_in(request, self.version_of::<R>()?).await
+    }
+
+    /// As [`Connection::send_unanswered`], in a version the caller has picked.
+    pub async fn send_unanswered_in<R: Request>(&self, request: &R, version: i16) -> Result<(), RequestError> {
         let correlation_id = self.ended.next_correlation_id();
         let parts = self.encode(request, version, correlation_id)?;
         let sent = self.outgoing.send(Outgoing { parts, correlation_id, answer: None }).await;

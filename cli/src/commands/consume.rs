@@ -1,0 +1,219 @@
+//! `forebay consume`: a topic's records to standard output, one a line: partition, offset, key, value.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use forebay_broker_client::admin::OffsetSpec;
+use forebay_broker_client::types::Offset;
+use forebay_broker_client::{
+    Admin, Client, Consumed, Consumer, FetchConfig, GroupConfig, GroupConsumer, TopicPartition,
+};
+use forebay_broker_config::{Settings, parse_properties};
+use serde::Serialize;
+
+use super::{all_done, config};
+use crate::args::{ConsumeArgs, Format};
+
+pub(crate) async fn run(args: ConsumeArgs) -> anyhow::Result<()> {
+    let client = Client::connect(&args.remote.bootstrap, config()).await?;
+    let settings = match &args.config {
+        Some(file) => {
+            let text = std::fs::read_to_string(file).with_context(|| format!("can't read {}", file.display()))?;
+            parse_properties(&text).with_context(|| file.display().to_string())?
+        }
+        None => Settings::new(),
+    };
+    let ends = if args.follow { BTreeMap::new() } else { offsets(&client, &args.topic, OffsetSpec::Latest).await? };
+    let mut printer = Printer { format: args.remote.output.format, left: args.count.unwrap_or(u64::MAX), ends };
+    match args.group.clone().or_else(|| settings.get("group.id").cloned()) {
+        Some(group) => as_member(client, &args, &group, &settings, &mut printer).await,
+        None => alone(client, &args, &settings, &mut printer).await,
+    }
+}
+
+async fn offsets(client: &Client, topic: &str, spec: OffsetSpec) -> anyhow::Result<BTreeMap<TopicPartition, Offset>> {
+    let admin = Admin::new(client.clone());
+    let topics = all_done(admin.describe_topics(&[topic]).await?, "topic")?;
+    let partitions =
+        topics.iter().flat_map(|(name, t)| t.partitions.iter().map(|p| TopicPartition::new(name, p.index)));
+    let wanted: Vec<_> = partitions.map(|tp| (tp, spec)).collect();
+    let listed = all_done(admin.list_offsets(&wanted).await?, "partition")?;
+    Ok(listed.into_iter().map(|(tp, listed)| (tp, listed.offset)).collect())
+}
+
+async fn alone(client: Client, args: &ConsumeArgs, settings: &Settings, printer: &mut Printer) -> anyhow::Result<()> {
+    let mut consumer = Consumer::new(client.clone(), fetch_config(settings)?);
+    consumer.assign(offsets(&client, &args.topic, OffsetSpec::Earliest).await?);
+    while args.follow || !printer.at_end(consumer.positions()) {
+        if printer.print(consumer.poll().await?)?.is_some() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Reads as a member. What was printed is committed, up to and including the last record printed.
+async fn as_member(
+    client: Client,
+    args: &ConsumeArgs,
+    group: &str,
+    settings: &Settings,
+    printer: &mut Printer,
+) -> anyhow::Result<()> {
+    let mut member = GroupConfig::new(group, &[&args.topic]);
+    member.fetch = fetch_config(settings)?;
+    member.instance_id = settings.get("group.instance.id").cloned();
+    member.from_earliest = settings.get("auto.offset.reset").is_none_or(|reset| reset != "latest");
+    let wait = |name: &str, default| anyhow::Ok(number(settings, name)?.map_or(default, Duration::from_millis));
+    member.session_timeout = wait("session.timeout.ms", member.session_timeout)?;
+    member.heartbeat_interval = wait("heartbeat.interval.ms", member.heartbeat_interval)?;
+    let mut consumer = GroupConsumer::new(client.clone(), member);
+    let ended = loop {
+        let cut = printer.print(consumer.poll().await?)?;
+        if let Some(last) = &cut {
+            break cut_positions(consumer.positions(), last);
+        }
+        consumer.commit().await?;
+        if !args.follow && !consumer.positions().is_empty() && printer.at_end(consumer.positions()) {
+            break BTreeMap::new();
+        }
+    };
+    consumer.leave().await?;
+    if !ended.is_empty() {
+        // A member's commit would cover what was fetched and not printed; without members the exact offsets can be committed.
+        let offsets: Vec<_> = ended.into_iter().collect();
+        all_done(Admin::new(client).commit_offsets(group, &offsets).await?, "partition")?;
+    }
+    Ok(())
+}
+
+/// Where each partition stands when records from `last` on were not printed.
+fn cut_positions(
+    positions: &BTreeMap<TopicPartition, Offset>,
+    unprinted: &BTreeMap<TopicPartition, Offset>,
+) -> BTreeMap<TopicPartition, Offset> {
+    positions.iter().map(|(tp, offset)| (tp.clone(), unprinted.get(tp).copied().unwrap_or(*offset))).collect()
+}
+
+fn number<T: std::str::FromStr>(settings: &Settings, name: &str) -> anyhow::Result<Option<T>> {
+    match settings.get(name).map(|value| value.parse()) {
+        Some(Ok(n)) => Ok(Some(n)),
+        Some(Err(_)) => bail!("{name}={}: must be a number", settings[name]),
+        None => Ok(None),
+    }
+}
+
+fn fetch_config(settings: &Settings) -> anyhow::Result<FetchConfig> {
+    let default = FetchConfig::default();
+    Ok(FetchConfig {
+        min_bytes: number(settings, "fetch.min.bytes")?.unwrap_or(default.min_bytes),
+        max_bytes: number(settings, "fetch.max.bytes")?.unwrap_or(default.max_bytes),
+        max_partition_bytes: number(settings, "max.partition.fetch.bytes")?.unwrap_or(default.max_partition_bytes),
+        max_wait: number(settings, "fetch.max.wait.ms")?.map_or(default.max_wait, Duration::from_millis),
+        read_committed: settings.get("isolation.level").is_some_and(|level| level == "read_committed"),
+    })
+}
+
+/// Prints records until enough were printed.
+struct Printer {
+    format: Format,
+    left: u64,
+    /// Where the partitions ended at the start.
+    ends: BTreeMap<TopicPartition, Offset>,
+}
+
+/// A record as JSON; bytes that are not UTF-8 are replaced.
+#[derive(Serialize)]
+struct Line<'a> {
+    topic: &'a str,
+    partition: i32,
+    offset: i64,
+    timestamp_ms: i64,
+    key: Option<String>,
+    value: Option<String>,
+}
+
+impl Printer {
+    /// Whether all partitions that the reader has are read as far as they were at the start.
+    fn at_end(&self, positions: &BTreeMap<TopicPartition, Offset>) -> bool {
+        self.left == 0 || positions.iter().all(|(tp, at)| self.ends.get(tp).is_none_or(|end| at >= end))
+    }
+
+    /// Prints; when enough were printed, gives the first offset of each partition that was not.
+    fn print(&mut self, records: Vec<Consumed>) -> anyhow::Result<Option<BTreeMap<TopicPartition, Offset>>> {
+        let mut out = std::io::stdout().lock();
+        let mut unprinted = BTreeMap::new();
+        for record in records {
+            if self.left == 0 {
+                unprinted.entry(record.partition).or_insert(record.offset);
+                continue;
+            }
+            self.left -= 1;
+            let text = |bytes: &Option<bytes::Bytes>| bytes.as_ref().map(|b| String::from_utf8_lossy(b).into_owned());
+            let (key, value) = (text(&record.key), text(&record.value));
+            let written = match self.format {
+                Format::Table => {
+                    let (key, value) = (key.as_deref().unwrap_or("-"), value.as_deref().unwrap_or("-"));
+                    writeln!(out, "{} {} {key} {value}", record.partition.partition, record.offset)
+                }
+                Format::Json => {
+                    let line = Line {
+                        topic: &record.partition.topic,
+                        partition: record.partition.partition,
+                        offset: record.offset.0,
+                        timestamp_ms: record.timestamp_ms,
+                        key,
+                        value,
+                    };
+                    writeln!(out, "{}", serde_json::to_string(&line)?)
+                }
+            };
+            match written {
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => self.left = 0,
+                other => other?,
+            }
+        }
+        Ok((self.left == 0).then_some(unprinted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(partition: i32, offset: i64) -> Consumed {
+        Consumed {
+            partition: TopicPartition::new("t", partition),
+            offset: Offset(offset),
+            timestamp_ms: 0,
+            key: None,
+            value: None,
+        }
+    }
+
+    #[test]
+    fn what_is_not_printed_is_not_committed() {
+        let mut printer = Printer { format: Format::Json, left: 2, ends: BTreeMap::new() };
+        let unprinted = printer.print(vec![record(0, 5), record(0, 6), record(0, 7), record(1, 3)]).unwrap().unwrap();
+        let positions =
+            BTreeMap::from([(TopicPartition::new("t", 0), Offset(8)), (TopicPartition::new("t", 1), Offset(4))]);
+        let committed = cut_positions(&positions, &unprinted);
+        assert_eq!(committed[&TopicPartition::new("t", 0)], Offset(7));
+        assert_eq!(committed[&TopicPartition::new("t", 1)], Offset(3));
+    }
+
+    #[test]
+    fn the_settings_of_a_profile_are_taken() {
+        let settings =
+            parse_properties("fetch.min.bytes=65536\nfetch.max.wait.ms=50\nisolation.level=read_committed\n").unwrap();
+        let config = fetch_config(&settings).unwrap();
+        assert_eq!(
+            (config.min_bytes, config.max_wait, config.read_committed),
+            (65_536, Duration::from_millis(50), true)
+        );
+        let bad = parse_properties("fetch.min.bytes=much\n").unwrap();
+        assert_eq!(fetch_config(&bad).unwrap_err().to_string(), "fetch.min.bytes=much: must be a number");
+    }
+}

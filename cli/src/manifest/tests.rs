@@ -1,0 +1,113 @@
+//! What people get wrong in manifests, and what they are told.
+
+use super::{Manifests, parse};
+
+const CLUSTER: &str = "apiVersion: forebay.dev/v1alpha1\nkind: Cluster\nmetadata: {name: demo}\nspec: {replicas: 1, disks: [{name: data, size: 1Gi}]}\n";
+
+fn topic(spec: &str) -> String {
+    format!("{CLUSTER}---\napiVersion: forebay.dev/v1alpha1\nkind: Topic\nmetadata: {{name: orders}}\nspec: {spec}\n")
+}
+
+fn read(text: &str) -> Result<Manifests, String> {
+    parse(&[("demo.yaml".to_owned(), text.to_owned())]).map_err(|errors| errors.to_string())
+}
+
+#[test]
+fn the_quickstart_is_read_whole() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/quickstart.yaml")).unwrap();
+    let manifests = read(&text).unwrap();
+    assert_eq!(manifests.cluster.metadata.name.as_deref(), Some("quickstart"));
+    assert_eq!((manifests.topics.len(), manifests.profiles.len()), (1, 1));
+}
+
+#[test]
+fn a_mistyped_field_is_named_with_its_document_and_the_nearest_field() {
+    let error = read(&topic("{clusterRef: {name: demo}, partitons: 4}")).unwrap_err();
+    assert_eq!(
+        error,
+        "demo.yaml, document 2 (Topic orders): spec.partitons: unknown field; did you mean \"partitions\"?\n\
+         demo.yaml, document 2 (Topic orders): spec.partitions: is missing"
+    );
+}
+
+#[test]
+fn wrong_types_and_ranges_are_told_with_the_value() {
+    let error = read(&topic("{clusterRef: {name: demo}, partitions: four}")).unwrap_err();
+    assert!(error.ends_with("spec.partitions: \"four\" must be an integer"), "{error}");
+    let error = read(&topic("{clusterRef: {name: demo}, partitions: 0}")).unwrap_err();
+    assert!(error.ends_with("spec.partitions: 0 is too small, the least is 1"), "{error}");
+    let error = read(&topic("{clusterRef: {name: demo}, partitions: 1, topicName: 'a b'}")).unwrap_err();
+    assert!(error.contains("spec.topicName: \"a b\" does not match"), "{error}");
+    let error = read(&topic("{clusterRef: {name: demo}, partitions: 1, reclaimPolicy: Keep}")).unwrap_err();
+    assert!(error.contains("\"Keep\" is not one of Delete, Retain"), "{error}");
+}
+
+#[test]
+fn an_unknown_setting_gets_the_nearest_one() {
+    let error = read(&topic("{clusterRef: {name: demo}, partitions: 1, config: {retention.m: 5}}")).unwrap_err();
+    assert!(error.contains("spec.config.retention.m: unknown topic setting 'retention.m'; did you mean"), "{error}");
+}
+
+#[test]
+fn an_unknown_kind_gets_the_nearest_one() {
+    let error = read(&topic("{}").replace("kind: Topic", "kind: Topics")).unwrap_err();
+    assert!(
+        error.contains("\"Topics\" is not one of Cluster, Topic, ConsumerProfile; did you mean \"Topic\"?"),
+        "{error}"
+    );
+}
+
+#[test]
+fn more_brokers_than_can_be_replicated_are_refused_by_field() {
+    let error = read(&CLUSTER.replace("replicas: 1", "replicas: 3")).unwrap_err();
+    assert!(error.contains("demo.yaml, document 1 (Cluster demo): spec.replicas: 3 brokers"), "{error}");
+}
+
+#[test]
+fn a_topic_of_another_cluster_is_refused() {
+    let error = read(&topic("{clusterRef: {name: dem}, partitions: 1}")).unwrap_err();
+    assert!(
+        error.contains("spec.clusterRef.name: \"dem\" is not the Cluster of these manifests, \"demo\"; did you mean"),
+        "{error}"
+    );
+}
+
+#[test]
+fn two_topics_of_one_name_are_refused_with_both_places() {
+    let second = topic("{clusterRef: {name: demo}, partitions: 1}");
+    let third = second
+        .split_once("---")
+        .unwrap()
+        .1
+        .replace("name: orders", "name: other")
+        .replace("partitions", "topicName: orders, partitions");
+    let error = read(&format!("{second}---{third}")).unwrap_err();
+    assert!(
+        error.contains(
+            "document 3 (Topic other): spec.topicName: \"orders\" is already declared in demo.yaml, document 2"
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_set_elsewhere_says_where() {
+    let error = read(&CLUSTER.replace("replicas: 1,", "replicas: 1, config: {log.dirs: /x},")).unwrap_err();
+    assert!(error.contains("spec.config.log.dirs: is not set here: use spec.disks"), "{error}");
+}
+
+#[test]
+fn no_cluster_or_two_are_refused_and_broken_yaml_names_its_line() {
+    let alone = topic("{clusterRef: {name: demo}, partitions: 1}");
+    let error = read(alone.split_once("---\n").unwrap().1).unwrap_err();
+    assert!(error.contains("no Cluster in the manifests"), "{error}");
+    let error = read(&format!("{CLUSTER}---\n{CLUSTER}")).unwrap_err();
+    assert!(error.contains("document 2 (Cluster demo): kind: a second Cluster"), "{error}");
+    let error = read("kind: [\n").unwrap_err();
+    assert!(error.contains("demo.yaml, document 1: not YAML") && error.contains("line 2"), "{error}");
+}
+
+#[test]
+fn empty_documents_are_passed_over() {
+    assert!(read(&format!("---\n# only a comment\n---\n{CLUSTER}---\n")).is_ok());
+}

@@ -1,0 +1,199 @@
+//! `forebay up`: the manifests' cluster on this machine. Brokers are child processes; topics are made as declared; profiles are
+//! solved and their files written; one table says where everything is; then it stays until it is told to stop.
+//!
+//! Read it from [`run`]. `settings` and the planning in `topics` are pure; `broker` is the only one that starts processes.
+
+mod broker;
+mod data_dir;
+mod settings;
+mod state;
+mod table;
+mod topics;
+
+use std::net::TcpListener;
+
+use anyhow::{Context, bail};
+use forebay_broker_client::{Admin, ClientConfig};
+use forebay_broker_config::{BrokerConfig, render_properties};
+use forebay_profile::Subscription;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+pub(crate) use broker::FOLLOW_STDIN;
+pub(crate) use state::{BrokerState, State};
+
+use crate::args::UpArgs;
+use crate::manifest::{self, Manifests};
+use crate::output;
+use crate::profiles;
+use broker::{Broker, Seen, Stop, supervise};
+use data_dir::DataDir;
+use settings::{Ports, broker_settings};
+
+/// A broker that is being kept running.
+#[derive(Debug)]
+struct Kept {
+    broker: Broker,
+    seen: watch::Receiver<Seen>,
+    task: JoinHandle<()>,
+}
+
+/// Brings everything up, stays, and takes everything down again.
+pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
+    let manifests = manifest::read(&args.files)?;
+    let data = DataDir::open(&args.data)?;
+    let brokers = prepare(&manifests, &data, &args)?;
+    let stop = Stop::default();
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut kept: Vec<Kept> = brokers.into_iter().map(|broker| keep(broker, &stop)).collect();
+    let outcome = tokio::select! {
+        outcome = live(&manifests, &data, &mut kept) => outcome,
+        _ = interrupt.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    };
+    eprintln!("stopping");
+    stop.gently.cancel();
+    let tasks: Vec<_> = kept.into_iter().map(|kept| kept.task).collect();
+    let all_stopped = futures::future::join_all(tasks);
+    tokio::pin!(all_stopped);
+    tokio::select! {
+        _ = &mut all_stopped => {}
+        _ = interrupt.recv() => {
+            stop.now.cancel();
+            all_stopped.await;
+        }
+    }
+    outcome
+}
+
+/// Writes each broker's configuration, and checks before anything starts what would make it fail.
+fn prepare(manifests: &Manifests, data: &DataDir, args: &UpArgs) -> anyhow::Result<Vec<Broker>> {
+    let mut brokers = Vec::new();
+    for id in 0..manifests.cluster.spec.replicas {
+        let nth = u16::try_from(id).context("too many brokers")?;
+        let port = |base: u16| base.checked_add(nth).with_context(|| format!("no port {nth} above {base}"));
+        let ports = Ports { kafka: port(args.port)?, http: port(args.http_port)? };
+        let folder = data.broker(id);
+        for disk in &manifests.cluster.spec.disks {
+            let path = folder.join(&disk.name);
+            std::fs::create_dir_all(&path).with_context(|| format!("can't create {}", path.display()))?;
+        }
+        let settings = broker_settings(&manifests.cluster.spec, id, &folder, ports);
+        BrokerConfig::from_settings(settings.clone()).context("the Cluster's config can't be used")?;
+        let config = folder.join("broker.properties");
+        std::fs::write(&config, render_properties(&settings))
+            .with_context(|| format!("can't write {}", config.display()))?;
+        must_be_free(ports.kafka, "--port")?;
+        must_be_free(ports.http, "--http-port")?;
+        brokers.push(Broker { id, config, log: folder.join("broker.log"), ports });
+    }
+    Ok(brokers)
+}
+
+fn must_be_free(port: u16, option: &str) -> anyhow::Result<()> {
+    match TcpListener::bind(("127.0.0.1", port)) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+            bail!("port {port} of 127.0.0.1 is in use by another program; choose another with {option}")
+        }
+        Err(error) => Err(error).with_context(|| format!("can't listen on 127.0.0.1:{port}")),
+    }
+}
+
+fn keep(broker: Broker, stop: &Stop) -> Kept {
+    eprintln!("starting broker {}; its log is {}", broker.id, broker.log.display());
+    let (sender, seen) = watch::channel(Seen::default());
+    let task = tokio::spawn(supervise(broker.clone(), sender, stop.clone()));
+    Kept { broker, seen, task }
+}
+
+/// Waits until the brokers serve, makes topics and profiles, prints the table, and then keeps the state file up to date for
+/// ever; ends only with an error.
+async fn live(manifests: &Manifests, data: &DataDir, kept: &mut [Kept]) -> anyhow::Result<()> {
+    let mut state = state_of(manifests, kept);
+    state.write(data.path())?;
+    for one in kept.iter_mut() {
+        let seen = one.seen.wait_for(|seen| seen.serves || seen.failed.is_some()).await;
+        if let Some(failed) = &seen.context("its supervisor ended")?.failed {
+            bail!("{failed}");
+        }
+    }
+    let admin = Admin::connect(&state.bootstrap, ClientConfig::default()).await?;
+    let topics = topics::apply(&admin, &manifests.topics).await?;
+    state.profiles = solve_profiles(&admin, manifests, data).await?;
+    output::print(&table::render(&state, &topics, data.path()))?;
+    loop {
+        let now = state_of(manifests, kept).brokers;
+        if now != state.brokers || !data_state_is(&state, data) {
+            state.brokers = now;
+            state.write(data.path())?;
+        }
+        let changes = kept.iter_mut().map(|one| Box::pin(one.seen.changed()));
+        let (changed, _, _) = futures::future::select_all(changes).await;
+        changed.context("a supervisor ended")?;
+    }
+}
+
+fn data_state_is(state: &State, data: &DataDir) -> bool {
+    State::read(data.path()).is_ok_and(|written| written == *state)
+}
+
+fn state_of(manifests: &Manifests, kept: &[Kept]) -> State {
+    let brokers = kept.iter().map(|one| {
+        let seen = one.seen.borrow();
+        BrokerState {
+            id: one.broker.id,
+            pid: seen.pid,
+            address: one.broker.ports.address(),
+            http: one.broker.ports.http_address(),
+            restarts: seen.restarts,
+        }
+    });
+    State {
+        cluster: manifests.cluster.metadata.name.clone().unwrap_or_default(),
+        pid: std::process::id(),
+        bootstrap: kept.iter().map(|one| one.broker.ports.address()).collect::<Vec<_>>().join(","),
+        brokers: brokers.collect(),
+        profiles: Vec::new(),
+    }
+}
+
+/// Solves the profiles for the topics as the brokers have them.
+async fn solve_profiles(admin: &Admin, manifests: &Manifests, data: &DataDir) -> anyhow::Result<Vec<profiles::Listed>> {
+    let mut listed = Vec::new();
+    for profile in &manifests.profiles {
+        let subscription = match subscription(admin, &profile.spec.topics).await? {
+            Ok(subscription) => subscription,
+            Err(missing) => {
+                listed.push(profiles::unsolved(profile, &missing));
+                continue;
+            }
+        };
+        let solved = profiles::solved(profile, subscription.clone())?;
+        let folder = data.profile(&solved.name);
+        let written = solved.write(profile, &subscription, &folder)?;
+        listed.push(solved.listed(written.then_some(folder)));
+    }
+    Ok(listed)
+}
+
+/// What the brokers say of a profile's topics, or which topic is missing.
+async fn subscription(admin: &Admin, topics: &[String]) -> anyhow::Result<Result<Subscription, String>> {
+    let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+    let mut partitions = 0;
+    let mut leaders = std::collections::BTreeSet::new();
+    for (name, topic) in admin.describe_topics(&names).await? {
+        match topic {
+            Ok(topic) => {
+                partitions += topic.partitions.len();
+                leaders.extend(topic.partitions.iter().filter_map(|p| p.leader));
+            }
+            Err(refused) => return Ok(Err(format!("topic {name}: {refused}"))),
+        }
+    }
+    let brokers = i64::try_from(leaders.len())?.max(1);
+    let limits = forebay_profile::BrokerLimits::default();
+    Ok(Ok(Subscription { partitions: i64::try_from(partitions)?, brokers, limits }))
+}
