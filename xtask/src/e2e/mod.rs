@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// Stories run at the same time.
     #[arg(long, default_value_t = 4)]
     jobs: u16,
+    /// First check the cluster itself (e2e/cluster/smoke): two minutes more.
+    #[arg(long)]
+    smoke: bool,
     /// Only stories whose name contains this.
     filter: Option<String>,
 }
@@ -44,6 +47,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     step("release: compile", test("release", &["--no-run"]).arg("--quiet"))?;
     let cluster = Cluster::up(args.provider, args.keep)?;
     cluster.load(&archives, args.load.as_deref())?;
+    if args.smoke && args.provider == Provider::Bare {
+        tools::install_packages(&["busybox"])?;
+        step("the cluster's own checks", &mut Command::new(workspace_root().join("e2e/cluster/smoke")))?;
+    }
     install(&cluster)?;
     let jobs = args.jobs.to_string();
     let mut stories = test("stories", &["--quiet", "--", "--nocapture", "--test-threads", &jobs]);

@@ -10,9 +10,11 @@ use super::work_folder;
 use crate::image::host_program;
 use crate::run::step;
 
-/// Installs the distribution's packages that are missing; nothing when all programs are there.
+/// Installs the distribution's packages whose programs are missing; nothing when all are there.
 pub(super) fn install_packages(programs: &[&str]) -> Result<()> {
-    let missing: Vec<&&str> = programs.iter().filter(|program| find(program).is_err()).collect();
+    let missing = programs.iter().filter(|program| find(program).is_err());
+    let missing: Vec<&str> =
+        missing.map(|program| if *program == "busybox" { "busybox-static" } else { program }).collect();
     if missing.is_empty() {
         return Ok(());
     }
