@@ -24,7 +24,8 @@ impl Pod {
 
     /// Debian's kcat with these arguments.
     pub fn kcat(arguments: &[&str]) -> Self {
-        Self::new(KCAT.to_owned(), arguments)
+        // Its log would be mixed with what it prints: a pod has one log.
+        Self::new(KCAT.to_owned(), &[&["-X", "log_level=0"], arguments].concat())
     }
 
     fn new(image: String, arguments: &[&str]) -> Self {

@@ -5,8 +5,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use kube::config::Kubeconfig;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+
+/// The file of what is to be scraped, in the same folder as the configuration.
+pub(super) const TARGETS: &str = "targets.json";
 
 /// A PodMonitor or ServiceMonitor of the chart, with the port that its endpoint's name stands for.
 #[derive(Debug)]
@@ -25,11 +30,10 @@ impl Monitor {
 
     /// What the Prometheus operator adds by itself, then the monitor's own relabelings.
     fn relabelings(&self) -> Result<Vec<Value>> {
-        let meta = |label: &str| format!("__meta_kubernetes_pod_label_{}", label.replace(['.', '/', '-'], "_"));
         let mut rules = Vec::new();
         let selector = self.object["spec"]["selector"]["matchLabels"].as_object().context("no matchLabels")?;
         for (label, value) in selector {
-            rules.push(json!({"action": "keep", "source_labels": [meta(label)], "regex": value}));
+            rules.push(json!({"action": "keep", "source_labels": [label_name(label)], "regex": value}));
         }
         let port_name = &self.endpoint()["port"];
         let of_port = ["__meta_kubernetes_pod_container_port_name"];
@@ -38,7 +42,7 @@ impl Monitor {
             rules.push(json!({"source_labels": [format!("__meta_kubernetes_{source}")], "target_label": target}));
         }
         let job_label = self.object["spec"]["jobLabel"].as_str().context("no jobLabel")?;
-        rules.push(json!({"source_labels": [meta(job_label)], "target_label": "job"}));
+        rules.push(json!({"source_labels": [label_name(job_label)], "target_label": "job"}));
         for rule in self.endpoint()["relabelings"].as_array().into_iter().flatten() {
             rules.push(json!({"source_labels": rule["sourceLabels"], "target_label": rule["targetLabel"]}));
         }
@@ -52,7 +56,7 @@ impl Monitor {
 /// When the kubeconfig holds no client certificate.
 pub fn render(monitors: &[Monitor], folder: &Path) -> Result<String> {
     let access = Access::read(folder)?;
-    let jobs: Result<Vec<Value>> = monitors.iter().map(|monitor| scrape(monitor, &access)).collect();
+    let jobs: Result<Vec<Value>> = monitors.iter().map(|monitor| scrape(monitor, &access, folder)).collect();
     let config = json!({
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "2s"},
         "rule_files": [folder.join("rules.yaml")],
@@ -61,7 +65,7 @@ pub fn render(monitors: &[Monitor], folder: &Path) -> Result<String> {
     serde_yaml_ng::to_string(&config).context("cannot write the configuration")
 }
 
-fn scrape(monitor: &Monitor, access: &Access) -> Result<Value> {
+fn scrape(monitor: &Monitor, access: &Access, folder: &Path) -> Result<Value> {
     let mut rules = monitor.relabelings()?;
     let path = monitor.endpoint()["path"].as_str().context("no path")?;
     // Through the API server: pods have no address that is reached from everywhere.
@@ -75,9 +79,35 @@ fn scrape(monitor: &Monitor, access: &Access) -> Result<Value> {
         "scheme": "https",
         "honor_labels": monitor.endpoint()["honorLabels"].as_bool().unwrap_or(false),
         "tls_config": access.tls,
-        "kubernetes_sd_configs": [{"role": "pod", "api_server": format!("https://{}", access.server), "tls_config": access.tls}],
+        "file_sd_configs": [{"files": [folder.join(TARGETS)], "refresh_interval": "1s"}],
         "relabel_configs": rules,
     }))
+}
+
+/// What Prometheus calls a pod's label before relabelling.
+fn label_name(label: &str) -> String {
+    format!("__meta_kubernetes_pod_label_{}", label.replace(['.', '/', '-'], "_"))
+}
+
+/// The ports of some pods as Prometheus' own discovery would find them. Debian's Prometheus is built without it.
+pub(super) fn targets(pods: &[Pod]) -> Vec<Value> {
+    let mut targets = Vec::new();
+    for pod in pods {
+        let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+        for container in containers {
+            for port in container.ports.iter().flatten() {
+                let mut labels: Map<String, Value> =
+                    pod.labels().iter().map(|(name, value)| (label_name(name), json!(value))).collect();
+                labels.insert("__meta_kubernetes_namespace".to_owned(), json!(pod.namespace()));
+                labels.insert("__meta_kubernetes_pod_name".to_owned(), json!(pod.name_any()));
+                labels.insert("__meta_kubernetes_pod_container_name".to_owned(), json!(container.name));
+                labels.insert("__meta_kubernetes_pod_container_port_name".to_owned(), json!(port.name));
+                let address = format!("{}:{}", pod.name_any(), port.container_port);
+                targets.push(json!({"targets": [address], "labels": labels}));
+            }
+        }
+    }
+    targets
 }
 
 /// How the API server is reached.

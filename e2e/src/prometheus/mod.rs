@@ -6,15 +6,20 @@ pub mod expression;
 
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, Client};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 
+/// Until it answers.
+const START_LIMIT: Duration = Duration::from_secs(30);
 /// One query takes no longer.
 const QUERY_LIMIT: Duration = Duration::from_secs(10);
 
@@ -23,7 +28,7 @@ const QUERY_LIMIT: Duration = Duration::from_secs(10);
 pub struct Prometheus {
     address: String,
     folder: TempDir,
-    _process: Child,
+    process: Child,
 }
 
 impl Prometheus {
@@ -48,7 +53,34 @@ impl Prometheus {
             .kill_on_drop(true)
             .spawn()
             .context("cannot start prometheus: is it installed?")?;
-        Ok(Self { address, folder, _process: process })
+        let mut started = Self { address, folder, process };
+        started.until_ready().await?;
+        Ok(started)
+    }
+
+    async fn until_ready(&mut self) -> Result<()> {
+        let begin = Instant::now();
+        while self.query("vector(1)").await.is_err() {
+            let ended = self.process.try_wait()?;
+            if ended.is_some() || begin.elapsed() > START_LIMIT {
+                bail!("Prometheus does not start ({ended:?}):\n{}", self.log());
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        Ok(())
+    }
+
+    /// Tells it the pods of brokers and operator that are there now.
+    ///
+    /// # Errors
+    /// When the API server does not list them.
+    pub async fn discover(&self, client: &Client) -> Result<()> {
+        let parameters = ListParams::default().labels("app.kubernetes.io/part-of=forebay");
+        let pods = Api::<Pod>::all(client.clone()).list(&parameters).await?;
+        // Renamed into place, so that it is never read half written.
+        let written = self.folder.path().join("targets.part");
+        std::fs::write(&written, serde_json::to_vec(&config::targets(&pods.items))?)?;
+        Ok(std::fs::rename(written, self.folder.path().join(config::TARGETS))?)
     }
 
     /// What it has logged.

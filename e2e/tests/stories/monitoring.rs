@@ -35,6 +35,7 @@ async fn dashboards_and_alerts_have_series_and_lag_is_exact() -> Result<()> {
         let prometheus = start().await?;
         story.expect_ready::<Cluster>("c", 90).await?;
         story.expect_ready::<Topic>("events", 30).await?;
+        prometheus.discover(&story.client).await?;
         traffic(story).await?;
 
         let told = every_query_answers(story, &prometheus).await;
