@@ -117,8 +117,6 @@ pub struct NetworkSettings {
     pub max_connections_per_ip: usize,
     pub connections_max_idle_ms: u64,
     pub fetch_max_bytes: u32,
-    pub max_incremental_fetch_session_cache_slots: usize,
-    pub request_timeout_ms: u64,
 }
 
 /// Logs, beyond what topics take from their own settings.
@@ -127,12 +125,8 @@ pub struct LogSettings {
     pub reserve_bytes: u64,
     pub retention_check_interval_ms: u64,
     pub flush_offset_checkpoint_interval_ms: u64,
-    pub flush_start_offset_checkpoint_interval_ms: u64,
     pub initial_task_delay_ms: u64,
-    pub cleaner_backoff_ms: u64,
-    pub cleaner_dedupe_buffer_bytes: u64,
     pub producer_id_expiration_ms: u64,
-    pub producer_id_expiration_check_interval_ms: u64,
 }
 
 /// Groups.
@@ -359,8 +353,6 @@ fn network(r: &Reader<'_>) -> NetworkSettings {
         max_connections_per_ip: r.required("max.connections.per.ip"),
         connections_max_idle_ms: r.required("connections.max.idle.ms"),
         fetch_max_bytes: r.required("fetch.max.bytes"),
-        max_incremental_fetch_session_cache_slots: r.required("max.incremental.fetch.session.cache.slots"),
-        request_timeout_ms: r.required("request.timeout.ms"),
     }
 }
 
@@ -369,12 +361,8 @@ fn log(r: &Reader<'_>) -> LogSettings {
         reserve_bytes: r.required("forebay.log.dir.reserve.bytes"),
         retention_check_interval_ms: r.required("log.retention.check.interval.ms"),
         flush_offset_checkpoint_interval_ms: r.required("log.flush.offset.checkpoint.interval.ms"),
-        flush_start_offset_checkpoint_interval_ms: r.required("log.flush.start.offset.checkpoint.interval.ms"),
         initial_task_delay_ms: r.required("log.initial.task.delay.ms"),
-        cleaner_backoff_ms: r.required("log.cleaner.backoff.ms"),
-        cleaner_dedupe_buffer_bytes: r.required("log.cleaner.dedupe.buffer.size"),
         producer_id_expiration_ms: r.required("producer.id.expiration.ms"),
-        producer_id_expiration_check_interval_ms: r.required("producer.id.expiration.check.interval.ms"),
     }
 }
 

@@ -145,14 +145,6 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     .at_least(0)
     .ms(),
     Definition::broker(
-        "log.flush.start.offset.checkpoint.interval.ms",
-        Kind::Int,
-        Some("60000"),
-        "How often log start offsets are noted.",
-    )
-    .at_least(0)
-    .ms(),
-    Definition::broker(
         "log.segment.delete.delay.ms",
         Kind::Long,
         Some("60000"),
@@ -233,22 +225,6 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     .ms()
     .cluster_wide(),
     Definition::broker(
-        "log.cleaner.backoff.ms",
-        Kind::Long,
-        Some("15000"),
-        "How long compaction rests when there is nothing to compact.",
-    )
-    .at_least(0)
-    .ms(),
-    Definition::broker(
-        "log.cleaner.dedupe.buffer.size",
-        Kind::Long,
-        Some("134217728"),
-        "Memory for the keys of one compaction; larger logs are compacted in several passes.",
-    )
-    .at_least(1_048_576)
-    .bytes(),
-    Definition::broker(
         "producer.id.expiration.ms",
         Kind::Int,
         Some("86400000"),
@@ -257,12 +233,4 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     .at_least(1)
     .ms()
     .cluster_wide(),
-    Definition::broker(
-        "producer.id.expiration.check.interval.ms",
-        Kind::Int,
-        Some("600000"),
-        "How often silent producers are looked for.",
-    )
-    .at_least(1)
-    .ms(),
 ];

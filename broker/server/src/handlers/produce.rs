@@ -30,6 +30,8 @@ const ATTRIBUTES_LOW_BYTE: usize = 22;
 const COMPRESSION_MASK: u8 = 0x07;
 const COMPRESSION_ZSTD: u8 = 4;
 const TRANSACTIONAL: u8 = 0x10;
+/// The acks value of "all in-sync replicas".
+const ALL_IN_SYNC: i16 = -1;
 
 /// A Produce on its way.
 pub(crate) struct PendingProduce {
@@ -63,7 +65,7 @@ pub(crate) async fn begin(broker: &Arc<Broker>, context: RequestContext, request
         let topic = check_request(request.acks).and_then(|()| find_topic(broker, &data.name, data.topic_id));
         let mut partitions = Vec::with_capacity(data.partition_data.len());
         for partition in data.partition_data {
-            partitions.push(begin_partition(broker, &context, &topic, partition).await);
+            partitions.push(begin_partition(broker, &context, &topic, request.acks, partition).await);
         }
         topics.push(PendingTopic { name: data.name, id: data.topic_id, partitions });
     }
@@ -81,6 +83,7 @@ async fn begin_partition(
     broker: &Arc<Broker>,
     context: &RequestContext,
     topic: &Result<Topic, Failure>,
+    acks: i16,
     data: PartitionProduceData,
 ) -> PendingPartition {
     let index = data.index;
@@ -88,7 +91,11 @@ async fn begin_partition(
     let hosted = topic.as_ref().map_err(Failure::clone).and_then(|topic| {
         topic.refuse_internal(context)?;
         check_records(&records, context.api_version)?;
-        topic.partition(broker, PartitionIndex(index))
+        let hosted = topic.partition(broker, PartitionIndex(index))?;
+        if acks == ALL_IN_SYNC {
+            check_in_sync(topic, &hosted)?;
+        }
+        Ok(hosted)
     });
     match hosted {
         Ok(hosted) => {
@@ -97,6 +104,18 @@ async fn begin_partition(
         }
         Err(failure) => PendingPartition { index, hosted: None, state: State::Refused(failure) },
     }
+}
+
+/// acks=all promises as many replicas as the topic wants at least.
+fn check_in_sync(topic: &Topic, hosted: &Hosted) -> Result<(), Failure> {
+    let in_sync = topic.image.partition(hosted.index).map_or(0, |partition| partition.in_sync_replicas.len());
+    let wanted = hosted.min_insync_replicas();
+    if in_sync >= wanted {
+        return Ok(());
+    }
+    let message =
+        format!("{in_sync} replicas are in sync, but min.insync.replicas of topic '{}' is {wanted}", topic.image.name);
+    Err(Failure::new(ErrorCode::NotEnoughReplicas, message))
 }
 
 /// What only the request's version or the lack of transactions makes wrong; the batches themselves are checked by the log.

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use forebay_broker_partition::{AppendError, AppendRequest, Appended, FlushError};
+use forebay_broker_partition::{AppendError, AppendRequest, Appended, FlushError, Origin};
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
 use super::busy::BusyTime;
+use super::recompress::recompress;
 use crate::partitions::Hosted;
 
 /// Jobs that a thread takes off its queue at once; more would let the first of them wait for the last.
@@ -149,7 +150,12 @@ fn collect(groups: &mut Vec<Group>, append: Append) {
 
 impl Group {
     fn write(self) {
-        let Self { hosted, requests, replies } = self;
+        let Self { hosted, mut requests, replies } = self;
+        if let Some(wanted) = hosted.compression() {
+            for request in requests.iter_mut().filter(|request| request.origin == Origin::Client) {
+                request.records = recompress(&request.records, wanted);
+            }
+        }
         let results = hosted.partition.append(&requests, now_ms());
         let flush_required = results.iter().flatten().any(|appended| appended.flush_required);
         let mut flush_error = None;

@@ -5,4 +5,5 @@ pub(crate) mod append;
 pub(crate) mod busy;
 pub(crate) mod flusher;
 pub(crate) mod maintenance;
+mod recompress;
 pub(crate) mod warm;

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use forebay_broker_config::{BrokerConfig, Layers, Scope, Settings, TimestampType, TopicConfig, effective_value};
+use forebay_broker_config::{
+    BrokerConfig, CompressionType, Layers, Scope, Settings, TimestampType, TopicConfig, effective_value,
+};
 use forebay_broker_machines::metadata::{MetadataImage, TopicImage};
 use forebay_broker_storage::{LogConfig, TimestampType as LogTimestampType};
-use forebay_broker_wire::types::BrokerId;
+use forebay_broker_wire::records::Compression;
+use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
 
 /// The layers under a topic's own settings, held so that [`Layers`] can borrow them.
 #[derive(Debug)]
@@ -45,9 +48,47 @@ pub(crate) fn topic_config(config: &BrokerConfig, image: &MetadataImage, topic: 
     })
 }
 
+/// What is in force for one partition.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PartitionSettings {
+    pub(crate) log: LogConfig,
+    /// How batches are stored; none keeps them as they come.
+    pub(crate) compression: Option<Compression>,
+    pub(crate) min_insync_replicas: usize,
+}
+
+/// A topic's settings as one of its partitions takes them.
+pub(crate) fn partition_settings(
+    config: &BrokerConfig,
+    image: &MetadataImage,
+    settings: &TopicConfig,
+    partition: (Uuid, PartitionIndex),
+) -> PartitionSettings {
+    let mut log = log_config(config, image, settings);
+    log.segment_ms = jittered(settings.segment_ms, settings.segment_jitter_ms, partition.0, partition.1);
+    PartitionSettings {
+        log,
+        compression: match settings.compression_type {
+            CompressionType::Producer => None,
+            CompressionType::Uncompressed => Some(Compression::None),
+            CompressionType::Gzip => Some(Compression::Gzip),
+            CompressionType::Snappy => Some(Compression::Snappy),
+            CompressionType::Lz4 => Some(Compression::Lz4),
+            CompressionType::Zstd => Some(Compression::Zstd),
+        },
+        min_insync_replicas: usize::try_from(settings.min_insync_replicas).unwrap_or(1),
+    }
+}
+
+/// `segment.ms` less a part of `segment.jitter.ms` that is the partition's own, so that those of one topic do not roll together.
+fn jittered(segment_ms: i64, jitter_ms: i64, topic_id: Uuid, index: PartitionIndex) -> i64 {
+    let seed = topic_id.as_u128() ^ u128::from(index.0.unsigned_abs()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let share = i64::try_from(seed % (u128::from(jitter_ms.unsigned_abs()) + 1)).unwrap_or_default();
+    segment_ms.saturating_sub(share).max(1)
+}
+
 /// A topic's settings as its logs take them.
-pub(crate) fn log_config(config: &BrokerConfig, image: &MetadataImage, topic: &TopicImage) -> LogConfig {
-    let settings = topic_config(config, image, topic);
+pub(crate) fn log_config(config: &BrokerConfig, image: &MetadataImage, settings: &TopicConfig) -> LogConfig {
     let producer_id_expiration_ms =
         broker_number(config, image, "producer.id.expiration.ms").unwrap_or(config.log.producer_id_expiration_ms);
     LogConfig {
@@ -84,4 +125,18 @@ pub(crate) fn broker_number<T: TryFrom<i64>>(config: &BrokerConfig, image: &Meta
     let beneath = Beneath::new(config, image);
     let (value, _) = effective_value(Scope::Broker, name, beneath.topic(&nothing))?;
     value.parse::<i64>().ok().and_then(|number| T::try_from(number).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_of_a_topic_roll_at_times_of_their_own_within_the_jitter() {
+        let rolls: Vec<i64> = (0..50).map(|index| jittered(1000, 100, Uuid([3; 16]), PartitionIndex(index))).collect();
+        assert!(rolls.iter().all(|ms| (900..=1000).contains(ms)), "{rolls:?}");
+        assert!(rolls.iter().collect::<std::collections::BTreeSet<_>>().len() > 25, "{rolls:?}");
+        assert_eq!(jittered(1000, 0, Uuid([3; 16]), PartitionIndex(7)), 1000);
+        assert_eq!(jittered(5, i64::MAX, Uuid([3; 16]), PartitionIndex(7)), 1);
+    }
 }

@@ -1,15 +1,18 @@
 //! An open partition with what the shell keeps beside it: its disk thread, its counters, whether it has to be flushed.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use forebay_broker_partition::{Appended, FlushError, Partition};
-use forebay_broker_storage::{LogConfig, LogDir};
+use forebay_broker_storage::LogDir;
+use forebay_broker_wire::records::Compression;
 use forebay_broker_wire::types::{LeaderEpoch, PartitionIndex, Uuid};
 use prometheus::Histogram;
 
 use crate::io::flusher::Flusher;
+use crate::metadata::effective::PartitionSettings;
 use crate::metrics::TopicMetrics;
 
 /// One log directory with what serves it.
@@ -30,9 +33,24 @@ pub(crate) struct Hosted {
     pub(crate) partition: Partition,
     pub(crate) topic_metrics: TopicMetrics,
     pub(crate) dir: Arc<HostedDir>,
-    flush_ms: AtomicU64,
+    in_force: ArcSwap<InForce>,
     dirty: AtomicBool,
     this: Weak<Self>,
+}
+
+/// The topic's settings that the shell itself obeys; the log has its own.
+#[derive(Debug, Clone, Copy)]
+struct InForce {
+    flush_ms: u64,
+    compression: Option<Compression>,
+    min_insync_replicas: usize,
+}
+
+impl InForce {
+    fn of(settings: &PartitionSettings) -> Self {
+        let PartitionSettings { log, compression, min_insync_replicas } = settings;
+        Self { flush_ms: log.flush_ms, compression: *compression, min_insync_replicas: *min_insync_replicas }
+    }
 }
 
 /// What a partition is, before it is open.
@@ -47,7 +65,12 @@ pub(super) struct Place {
 }
 
 impl Hosted {
-    pub(super) fn new(place: Place, partition: Partition, topic_metrics: TopicMetrics, flush_ms: u64) -> Arc<Self> {
+    pub(super) fn new(
+        place: Place,
+        partition: Partition,
+        topic_metrics: TopicMetrics,
+        settings: &PartitionSettings,
+    ) -> Arc<Self> {
         let Place { number, topic, topic_id, index, dir, leader_epoch: _ } = place;
         Arc::new_cyclic(|this| Self {
             number,
@@ -57,15 +80,25 @@ impl Hosted {
             partition,
             topic_metrics,
             dir,
-            flush_ms: AtomicU64::new(flush_ms),
+            in_force: ArcSwap::from_pointee(InForce::of(settings)),
             dirty: AtomicBool::new(false),
             this: Weak::clone(this),
         })
     }
 
-    pub(super) fn update_config(&self, config: LogConfig) {
-        self.flush_ms.store(config.flush_ms, Ordering::Relaxed);
-        self.partition.update_config(config);
+    pub(super) fn update_settings(&self, settings: PartitionSettings) {
+        self.in_force.store(Arc::new(InForce::of(&settings)));
+        self.partition.update_config(settings.log);
+    }
+
+    /// How batches are stored; none keeps them as they come.
+    pub(crate) fn compression(&self) -> Option<Compression> {
+        self.in_force.load().compression
+    }
+
+    /// `min.insync.replicas`.
+    pub(crate) fn min_insync_replicas(&self) -> usize {
+        self.in_force.load().min_insync_replicas
     }
 
     /// Makes everything appended so far durable. Blocks.
@@ -79,7 +112,7 @@ impl Hosted {
     /// Something was appended that nobody flushed: the flusher will, `flush.ms` from now.
     pub(crate) fn mark_dirty(&self) {
         if !self.dirty.swap(true, Ordering::AcqRel) {
-            let within = Duration::from_millis(self.flush_ms.load(Ordering::Relaxed));
+            let within = Duration::from_millis(self.in_force.load().flush_ms);
             self.dir.flusher.schedule(Weak::clone(&self.this), within);
         }
     }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use forebay_broker_config::BrokerConfig;
+use forebay_broker_config::{BrokerConfig, TopicConfig};
 use forebay_broker_machines::metadata::{MetadataImage, TopicImage};
 use forebay_broker_storage::LogName;
 use forebay_broker_wire::types::{BrokerId, LeaderEpoch, PartitionIndex, Uuid};
@@ -23,7 +23,7 @@ use self::changes::changes;
 use self::hosted::Place;
 pub(crate) use self::hosted::{Hosted, HostedDir};
 use crate::io::append::now_ms;
-use crate::metadata::effective;
+use crate::metadata::effective::{self, PartitionSettings};
 use crate::metrics::Metrics;
 
 type Key = (Uuid, PartitionIndex);
@@ -108,23 +108,33 @@ impl PartitionTable {
         }
         progress(Progress::ToOpen(changes.open.len()));
         let places = changes.open.iter().map(|(topic, index)| self.place(topic, *index, &mut following.located));
+        let settings = |topic: &TopicImage, settings: &TopicConfig, index: PartitionIndex| {
+            effective::partition_settings(config, image, settings, (topic.id, index))
+        };
+        // Partitions of one topic come together: what holds for the topic is found once.
+        let mut of_topic: Option<(Uuid, TopicConfig)> = None;
         let logs: Vec<_> = places
             .zip(&changes.open)
-            .map(|(place, (topic, _))| (place, effective::log_config(config, image, topic)))
+            .map(|(place, (topic, index))| {
+                let known = of_topic.take().filter(|(id, _)| *id == topic.id);
+                let (_, found) =
+                    of_topic.insert(known.unwrap_or_else(|| (topic.id, effective::topic_config(config, image, topic))));
+                (place, settings(topic, found, *index))
+            })
             .collect();
-        open::open_all(logs, config.threads.recovery_per_data_dir, |place, log_config| {
+        open::open_all(logs, config.threads.recovery_per_data_dir, |place, settings| {
             if self.shutdown.is_cancelled() {
                 self.incomplete.store(true, Ordering::Relaxed);
                 return;
             }
-            self.open_one(place, log_config, metrics);
+            self.open_one(place, settings, metrics);
             progress(Progress::Opened);
         });
         for topic in &changes.configure {
-            let log_config = effective::log_config(config, image, topic);
+            let found = effective::topic_config(config, image, topic);
             for partition in &topic.partitions {
                 if let Some(hosted) = self.get(topic.id, partition.index) {
-                    hosted.update_config(log_config.clone());
+                    hosted.update_settings(settings(topic, &found, partition.index));
                 }
             }
         }
@@ -149,13 +159,12 @@ impl PartitionTable {
         }
     }
 
-    fn open_one(&self, place: Place, log_config: forebay_broker_storage::LogConfig, metrics: &Metrics) {
-        let flush_ms = log_config.flush_ms;
-        match open::open(&place, log_config) {
+    fn open_one(&self, place: Place, settings: PartitionSettings, metrics: &Metrics) {
+        match open::open(&place, settings.log.clone()) {
             Ok(partition) => {
                 let key = (place.topic_id, place.index);
                 let topic_metrics = metrics.topic(&place.topic);
-                self.open.write().insert(key, Hosted::new(place, partition, topic_metrics, flush_ms));
+                self.open.write().insert(key, Hosted::new(place, partition, topic_metrics, &settings));
             }
             Err(error) => {
                 tracing::error!(topic = %place.topic, partition = %place.index, %error, "a partition could not be opened");

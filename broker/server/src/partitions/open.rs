@@ -7,14 +7,19 @@ use forebay_broker_storage::{LogConfig, LogName, OpenLogError, TopicIdError};
 use parking_lot::Mutex;
 
 use super::hosted::Place;
+use crate::metadata::effective::PartitionSettings;
 
 /// Calls `open` for each log, on up to `threads_per_dir` threads for each directory.
-pub(super) fn open_all(logs: Vec<(Place, LogConfig)>, threads_per_dir: usize, open: impl Fn(Place, LogConfig) + Sync) {
+pub(super) fn open_all(
+    logs: Vec<(Place, PartitionSettings)>,
+    threads_per_dir: usize,
+    open: impl Fn(Place, PartitionSettings) + Sync,
+) {
     if logs.len() <= 1 {
         logs.into_iter().for_each(|(place, config)| open(place, config));
         return;
     }
-    let mut by_dir: Vec<Vec<(Place, LogConfig)>> = Vec::new();
+    let mut by_dir: Vec<Vec<(Place, PartitionSettings)>> = Vec::new();
     for log in logs {
         match by_dir.iter_mut().find(|dir| Arc::ptr_eq(&dir[0].0.dir, &log.0.dir)) {
             Some(dir) => dir.push(log),

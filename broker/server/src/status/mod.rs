@@ -23,7 +23,7 @@ pub(crate) fn of(broker: &Broker) -> BrokerStatus {
     let resources = cgroup::resources();
     let image = broker.metadata.image();
     let no_settings = TopicImage { id: Uuid::ZERO, name: "".into(), partitions: Vec::new(), config: Arc::default() };
-    let defaults = effective::log_config(&broker.config, &image, &no_settings);
+    let defaults = effective::topic_config(&broker.config, &image, &no_settings);
     let own = image.broker(broker.id());
     let endpoints = own.map(|own| own.endpoints.iter());
     BrokerStatus {

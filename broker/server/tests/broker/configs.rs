@@ -8,10 +8,12 @@ use forebay_broker_wire::messages::incremental_alter_configs::{
     AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest,
 };
 use forebay_broker_wire::messages::list_config_resources::ListConfigResourcesRequest;
+use forebay_broker_wire::primitives::Records;
+use forebay_broker_wire::records::{BatchBuilder, Compression, batches};
 use forebay_broker_wire::types::ErrorCode;
 
 use crate::create_topics::{create, topic};
-use crate::harness::{Client, TestBroker, batch};
+use crate::harness::{Client, TestBroker, batch, fill};
 
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
@@ -232,4 +234,41 @@ fn what_has_settings_is_listed() {
     assert_eq!(list(1, Vec::new()), (0, vec![("t".to_owned(), TOPIC), ("1".to_owned(), BROKER)]));
     assert_eq!(list(1, vec![TOPIC]), (0, vec![("t".to_owned(), TOPIC)]));
     assert_eq!(list(1, vec![77]).0, ErrorCode::UnsupportedVersion.code());
+}
+
+#[test]
+fn batches_are_stored_the_way_the_topic_asks() {
+    let broker = TestBroker::start();
+    let client = &mut broker.client();
+    create(client, topic("t", 1, &[("compression.type", Some("zstd"))]));
+    let stored = |client: &mut Client, offset: i64| {
+        let data = client.fetch("t", 0, offset);
+        let bytes = data.records.as_ref().and_then(Records::as_bytes).cloned().unwrap();
+        batches(&bytes).next().unwrap().unwrap().header.compression()
+    };
+    assert_eq!(client.produce("t", 0, batch(&["plain", "records"]), 1).base_offset, 0);
+    assert_eq!(stored(client, 0), Compression::Zstd);
+    alter(client, TOPIC, "t", &[("compression.type", SET, Some("uncompressed"))], false);
+    let gzip = fill(BatchBuilder::default().compression(Compression::Gzip), &["zipped"]);
+    assert_eq!(client.produce("t", 0, gzip.clone(), 1).base_offset, 2);
+    assert_eq!(stored(client, 2), Compression::None);
+    alter(client, TOPIC, "t", &[("compression.type", DELETE, None)], false);
+    assert_eq!(client.produce("t", 0, gzip, 1).base_offset, 3);
+    assert_eq!(stored(client, 3), Compression::Gzip);
+    let all: Vec<String> = client.read_all("t", 0).into_values().collect();
+    assert_eq!(all, ["plain", "records", "zipped", "zipped"]);
+}
+
+#[test]
+fn acks_all_is_refused_below_the_replicas_a_topic_wants_in_sync() {
+    let broker = TestBroker::start();
+    let client = &mut broker.client();
+    create(client, topic("t", 1, &[("min.insync.replicas", Some("2"))]));
+    let refused = client.produce("t", 0, batch(&["x"]), -1);
+    assert_eq!(refused.error_code, ErrorCode::NotEnoughReplicas.code());
+    let message = "1 replicas are in sync, but min.insync.replicas of topic 't' is 2";
+    assert_eq!(refused.error_message.as_deref(), Some(message));
+    assert_eq!(client.produce("t", 0, batch(&["x"]), 1).error_code, 0);
+    alter(client, TOPIC, "t", &[("min.insync.replicas", SET, Some("1"))], false);
+    assert_eq!(client.produce("t", 0, batch(&["x"]), -1).error_code, 0);
 }
