@@ -9,7 +9,7 @@ use forebay_broker_wire::messages::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse,
     DescribeConfigsResult, DescribeConfigsSynonym,
 };
-use forebay_broker_wire::types::{ErrorCode, Str};
+use forebay_broker_wire::types::{BrokerId, ErrorCode, Str};
 
 use super::config_resource::{Resource, read_resource};
 use super::error_code::Failure;
@@ -64,7 +64,13 @@ fn entries(broker: &Broker, asked: &DescribeConfigsResource) -> Result<Vec<Entry
             Some(topic) => Ok(describe_topic(beneath.topic(&topic.config))),
             None => Err(Failure::new(ErrorCode::UnknownTopicOrPartition, format!("topic '{name}' does not exist"))),
         },
-        Resource::Broker(id) if id == broker.config.broker_id => Ok(describe_broker(beneath.topic(&nothing))),
+        Resource::Broker(id) if id == broker.config.broker_id => {
+            let mut entries = describe_broker(beneath.topic(&nothing));
+            for entry in entries.iter_mut().filter(|entry| entry.value.is_none()) {
+                entry.value = in_force(broker, entry.definition.name);
+            }
+            Ok(entries)
+        }
         Resource::Broker(id) => {
             let message = format!(
                 "broker {id} must be asked for its settings itself: this is broker {}",
@@ -77,6 +83,25 @@ fn entries(broker: &Broker, asked: &DescribeConfigsResource) -> Result<Vec<Entry
             .into_iter()
             .filter(|entry| image.cluster_config().contains_key(entry.definition.name))
             .collect()),
+    }
+}
+
+/// What this broker found out for itself, for a setting that nobody gave.
+fn in_force(broker: &Broker, name: &str) -> Option<String> {
+    let config = &broker.config;
+    match name {
+        "node.id" | "broker.id" => Some(config.broker_id.to_string()),
+        "num.network.threads" => Some(broker.threads.network.to_string()),
+        "num.io.threads" => Some(broker.threads.io.to_string()),
+        "forebay.cluster.id" => Some(broker.cluster_id().to_owned()),
+        "inter.broker.listener.name" => Some(config.inter_broker_listener_name.clone()),
+        "advertised.listeners" => {
+            let image = broker.metadata.image();
+            let endpoints = &image.broker(BrokerId(config.broker_id))?.endpoints;
+            let written = endpoints.iter().map(|told| format!("{}://{}:{}", told.listener, told.host, told.port));
+            Some(written.collect::<Vec<_>>().join(","))
+        }
+        _ => None,
     }
 }
 

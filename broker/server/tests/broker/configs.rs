@@ -82,6 +82,17 @@ fn a_topics_settings_are_all_there_with_type_source_and_words() {
 }
 
 #[test]
+fn a_broker_says_what_it_found_out_for_itself() {
+    let broker = TestBroker::start();
+    let client = &mut broker.client();
+    assert_eq!(value(client, BROKER, "1", "broker.id"), ("1".to_owned(), 5));
+    let advertised = format!("PLAINTEXT://{}", broker.started.kafka_address);
+    assert_eq!(value(client, BROKER, "1", "advertised.listeners"), (advertised, 5));
+    assert_eq!(value(client, BROKER, "1", "forebay.cluster.id").0.len(), 22);
+    assert_eq!(value(client, BROKER, "1", "num.io.threads"), ("2".to_owned(), 4));
+}
+
+#[test]
 fn every_version_describes() {
     let broker = TestBroker::start();
     let client = &mut broker.client();
