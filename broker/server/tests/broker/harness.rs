@@ -1,7 +1,7 @@
 //! Starts brokers and speaks to them: one frame out, one frame in, nothing hidden.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -13,12 +13,12 @@ use bytes::Bytes;
 use forebay_broker_config::BrokerConfig;
 use forebay_broker_server::{Started, run};
 use forebay_broker_wire::frame::{decode_response_header, encode_request};
-use forebay_broker_wire::messages::Request;
 use forebay_broker_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData};
 use forebay_broker_wire::messages::metadata::{MetadataRequest, MetadataRequestTopic};
 use forebay_broker_wire::messages::produce::{
     PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData,
 };
+use forebay_broker_wire::messages::{Message, Request};
 use forebay_broker_wire::primitives::{Decoder, Part, Records};
 use forebay_broker_wire::records::{BatchBuilder, NewRecord, batches};
 use tempfile::TempDir;
@@ -176,32 +176,40 @@ impl Client {
 
     /// Sends without waiting; gives the correlation id.
     pub(crate) fn send<R: Request>(&mut self, request: &R, version: i16) -> i32 {
+        self.try_send(request, version).unwrap()
+    }
+
+    pub(crate) fn try_send<R: Request>(&mut self, request: &R, version: i16) -> io::Result<i32> {
         self.correlation_id += 1;
         let parts = encode_request(request, version, self.correlation_id, Some("test".into())).unwrap();
         for part in parts {
             match part {
-                Part::Bytes(bytes) => self.stream.write_all(&bytes).unwrap(),
+                Part::Bytes(bytes) => self.stream.write_all(&bytes)?,
                 Part::Region { .. } => unreachable!("requests are in memory"),
             }
         }
-        self.correlation_id
+        Ok(self.correlation_id)
     }
 
     /// The next answer, with its correlation id.
     pub(crate) fn receive<R: Request>(&mut self, version: i16) -> (i32, R::Response) {
-        let mut decoder = Decoder::new(self.receive_frame());
-        let correlation_id = decode_response_header(&mut decoder, R::API_KEY, version).unwrap();
-        let response = forebay_broker_wire::messages::Message::decode(&mut decoder, version).unwrap();
-        assert_eq!(decoder.remaining(), 0, "the answer is whole");
-        (correlation_id, response)
+        read::<R>(self.receive_frame(), version)
+    }
+
+    pub(crate) fn try_receive<R: Request>(&mut self, version: i16) -> io::Result<R::Response> {
+        self.try_receive_frame().map(|frame| read::<R>(frame, version).1)
     }
 
     pub(crate) fn receive_frame(&mut self) -> Bytes {
+        self.try_receive_frame().unwrap()
+    }
+
+    fn try_receive_frame(&mut self) -> io::Result<Bytes> {
         let mut size = [0; 4];
-        self.stream.read_exact(&mut size).unwrap();
+        self.stream.read_exact(&mut size)?;
         let mut frame = vec![0; usize::try_from(i32::from_be_bytes(size)).unwrap()];
-        self.stream.read_exact(&mut frame).unwrap();
-        frame.into()
+        self.stream.read_exact(&mut frame)?;
+        Ok(frame.into())
     }
 
     pub(crate) fn call<R: Request>(&mut self, request: &R, version: i16) -> R::Response {
@@ -252,6 +260,14 @@ impl Client {
             all.extend(values.into_iter().filter(|(offset, _)| *offset >= next));
         }
     }
+}
+
+fn read<R: Request>(frame: Bytes, version: i16) -> (i32, R::Response) {
+    let mut decoder = Decoder::new(frame);
+    let correlation_id = decode_response_header(&mut decoder, R::API_KEY, version).unwrap();
+    let response = Message::decode(&mut decoder, version).unwrap();
+    assert_eq!(decoder.remaining(), 0, "the answer is whole");
+    (correlation_id, response)
 }
 
 pub(crate) fn produce(topic: &str, partition: i32, records: Bytes, acks: i16) -> ProduceRequest {

@@ -9,6 +9,7 @@ mod acks;
 mod bad_input;
 mod cluster;
 mod configs;
+mod connections;
 mod crash;
 mod create_topics;
 mod delete_topics;
