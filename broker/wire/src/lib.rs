@@ -4,9 +4,9 @@
 //! `frame` puts a header before a message and a size before both, `records` reads and writes record batches. Nothing here trusts a
 //! length: every read is bounded by the bytes that are there, and no input makes it panic.
 
-#[cfg(any(test, feature = "every-message"))]
-pub mod any_message;
 pub mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 #[cfg(test)]
 mod golden;
 mod message;

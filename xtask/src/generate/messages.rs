@@ -136,7 +136,7 @@ fn render_mod(apis: &[(&str, &Spec)]) -> Result<String> {
     }
     writeln!(
         out,
-        "pub mod data;\n#[cfg(any(test, feature = \"every-message\"))]\npub mod every;\n\npub use crate::message::{{ApiInfo, Data, Message, Request}};\nuse crate::types::ApiKey;\n"
+        "pub mod data;\n#[cfg(any(test, feature = \"fuzzing\"))]\npub mod every;\n\npub use crate::message::{{ApiInfo, Data, Message, Request}};\nuse crate::types::ApiKey;\n"
     )?;
     writeln!(out, "/// Every API there are messages for, by ascending key.\npub const APIS: &[ApiInfo] = &[")?;
     for (name, spec) in apis {
@@ -157,7 +157,7 @@ fn render_mod(apis: &[(&str, &Spec)]) -> Result<String> {
 
 fn render_every(apis: &[(&str, &Spec)], data: &[&Spec]) -> Result<String> {
     let mut out = format!(
-        "//! Every message by name, for tests and fuzzing. {GENERATED}\n\nuse super::*;\nuse crate::any_message::AnyMessage;\n\n\
+        "//! Every message by name, for tests and fuzzing. {GENERATED}\n\nuse super::*;\nuse crate::fuzzing::AnyMessage;\n\n\
          /// Requests and responses by ascending key, then what is stored or embedded.\npub const EVERY: &[AnyMessage] = &[\n"
     );
     for (name, _) in apis {

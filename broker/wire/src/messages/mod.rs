@@ -49,7 +49,7 @@ pub mod elect_leaders;
 pub mod end_quorum_epoch;
 pub mod end_txn;
 pub mod envelope;
-#[cfg(any(test, feature = "every-message"))]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod every;
 pub mod expire_delegation_token;
 pub mod fetch;

@@ -4,19 +4,14 @@
 //! It fails on a panic, on a message that is read but can't be written and read again the same, and on memory: the process's peak of
 //! *virtual* memory sees an allocation for a length from the wire even when nobody touches it.
 
-mod corpus;
-mod mutate;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use clap::Parser;
-use corpus::Corpus;
-use forebay_broker_wire::any_message::AnyMessage;
+use forebay_broker_wire::fuzzing::{AnyMessage, Corpus, Random, mutate, with_right_length_and_crc};
 use forebay_broker_wire::records::batches;
-use mutate::{Random, mutate};
 
 /// The largest input.
 const MAX_INPUT_BYTES: usize = 16 * 1024;
@@ -110,7 +105,7 @@ fn execute(args: &Args, corpus: &Corpus, execution: u64, counts: &mut Counts) ->
             let batch = random.pick(&corpus.batches);
             let other = random.pick(&corpus.batches);
             let input = mutate(&mut random, batch, other, MAX_INPUT_BYTES);
-            let input = if random.below(8) == 0 { input } else { mutate::with_right_length_and_crc(&input) };
+            let input = if random.below(8) == 0 { input } else { with_right_length_and_crc(&input) };
             let outcome = catch_unwind(AssertUnwindSafe(|| records(&input)));
             ("record batch".to_owned(), input, outcome)
         }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::message::{Data, Message};
 use crate::primitives::{DecodeError, Decoder, EncodeError, Encoder};
+use crate::types::ApiKey;
 
 /// What is left of a message after it was read: how many bytes followed it, and how it is written again.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub struct Recoded {
 pub struct AnyMessage {
     /// The specification's name.
     pub name: &'static str,
+    /// The API, of a request or response.
+    pub api_key: Option<ApiKey>,
     /// The versions it has.
     pub versions: RangeInclusive<i16>,
     /// Reads the message and writes it again.
@@ -30,11 +33,18 @@ pub struct AnyMessage {
 }
 
 impl AnyMessage {
+    /// The API that this is a request of.
+    #[must_use]
+    pub fn requested_api(&self) -> Option<ApiKey> {
+        self.api_key.filter(|_| self.name.ends_with("Request"))
+    }
+
     /// The codec of a request or a response.
     #[must_use]
     pub const fn message<M: Message + Default>(name: &'static str) -> Self {
         Self {
             name,
+            api_key: Some(M::API_KEY),
             versions: M::VERSIONS,
             recode: |bytes, version| recode(bytes, |d| M::decode(d, version), |m, e| m.encode(e, version)),
             default: |version| encoded(|e| M::default().encode(e, version)),
@@ -46,6 +56,7 @@ impl AnyMessage {
     pub const fn data<D: Data + Default>(name: &'static str) -> Self {
         Self {
             name,
+            api_key: None,
             versions: D::VERSIONS,
             recode: |bytes, version| recode(bytes, |d| D::decode(d, version), |m, e| m.encode(e, version)),
             default: |version| encoded(|e| D::default().encode(e, version)),

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 /// SplitMix64: small, and every seed is a good one.
 #[derive(Debug)]
-pub(crate) struct Random {
+pub struct Random {
     state: u64,
 }
 
@@ -14,7 +14,9 @@ const BYTES: [u8; 10] = [0x00, 0x01, 0x02, 0x7f, 0x80, 0x81, 0xfe, 0xff, 0x0f, 0
 const NUMBERS: [i32; 9] = [0, -1, -2, 1, i32::MAX, i32::MIN, 0x0000_ffff, 0x00ff_ffff, 0x7fff_0000];
 
 impl Random {
-    pub(crate) fn new(seed: u64, execution: u64) -> Self {
+    /// The generator of one execution of a run.
+    #[must_use]
+    pub fn new(seed: u64, execution: u64) -> Self {
         let mut random = Self { state: seed ^ execution.wrapping_mul(0x9e37_79b9_7f4a_7c15) };
         random.next();
         random
@@ -29,16 +31,18 @@ impl Random {
     }
 
     /// A number below `bound`, 0 if that is 0.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         let bound = u64::try_from(bound).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.next() % bound).unwrap_or(0)
     }
 
-    pub(crate) fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+    /// One of `all`, which must not be empty.
+    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len())]
     }
 
-    pub(crate) fn interesting_version(&mut self) -> i16 {
+    /// A version that some message has, or none.
+    pub fn interesting_version(&mut self) -> i16 {
         *self.pick(&[-1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 17, 18, 99, i16::MAX, i16::MIN])
     }
 
@@ -48,7 +52,7 @@ impl Random {
 }
 
 /// The sample with one to eight changes. `other` lends bytes for a splice.
-pub(crate) fn mutate(random: &mut Random, sample: &[u8], other: &[u8], most_bytes: usize) -> Bytes {
+pub fn mutate(random: &mut Random, sample: &[u8], other: &[u8], most_bytes: usize) -> Bytes {
     let mut bytes = sample.to_vec();
     for _ in 0..=random.below(8) {
         change(random, &mut bytes, other);
@@ -86,7 +90,8 @@ fn change(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
 }
 
 /// Repairs what would otherwise stop a damaged batch at the door, so that the damage reaches the records.
-pub(crate) fn with_right_length_and_crc(bytes: &Bytes) -> Bytes {
+#[must_use]
+pub fn with_right_length_and_crc(bytes: &Bytes) -> Bytes {
     const HEADER_BYTES: usize = 61;
     if bytes.len() < HEADER_BYTES {
         return bytes.clone();
