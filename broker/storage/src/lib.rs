@@ -5,6 +5,7 @@
 
 mod append;
 mod checkpoint;
+mod compaction;
 mod config;
 pub mod disk;
 #[cfg(any(test, feature = "faulty-disk"))]
@@ -30,6 +31,7 @@ mod validate;
 
 pub use append::{AppendError, AppendRequest, Appended};
 pub use checkpoint::CheckpointError;
+pub use compaction::{Compacted, Compaction, CompactionError, CompactionReport};
 pub use config::{LogConfig, TimestampType};
 pub use disk::{Disk, DiskError, Space};
 pub use identity::{Identity, IdentityError};

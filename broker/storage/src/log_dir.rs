@@ -26,6 +26,7 @@ const LOCK: &str = ".lock";
 const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 const CLEAN_SHUTDOWN_CONTENT: &[u8] = br#"{"version":0,"brokerEpoch":-1}"#;
 const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
+const CLEANER_OFFSETS: &str = "cleaner-offset-checkpoint";
 const LOG_STARTS: &str = "log-start-offset-checkpoint";
 /// Free space is asked for again after so many appended bytes.
 const SPACE_CHECK_BYTES: u64 = 16 << 20;
@@ -84,6 +85,8 @@ pub struct LogDir {
     poison: Mutex<Option<String>>,
     recovery_points: Mutex<PartitionOffsets>,
     log_starts: Mutex<PartitionOffsets>,
+    /// Up to where each log is compacted.
+    clean_to: Mutex<PartitionOffsets>,
     /// Deleted logs' directories and when to remove them, in milliseconds.
     deleted: Mutex<Vec<(PathBuf, i64)>>,
     reserve_bytes: AtomicU64,
@@ -110,12 +113,8 @@ impl LogDir {
         for entry in entries.iter().filter(|entry| entry.is_dir && names::is_deleted(&entry.name)) {
             disk.remove_dir_all(&path.join(&entry.name))?;
         }
-        // A recovery point that is not known is zero: everything is checked.
-        let recovery_points =
-            checkpoint::read_partition_offsets(&disk, &path.join(RECOVERY_POINTS)).unwrap_or_else(|error| {
-                tracing::warn!(%error, "recovery points cannot be read, all segments will be checked");
-                PartitionOffsets::new()
-            });
+        let recovery_points = read_or_begin_anew(&disk, &path.join(RECOVERY_POINTS));
+        let clean_to = read_or_begin_anew(&disk, &path.join(CLEANER_OFFSETS));
         let log_starts = checkpoint::read_partition_offsets(&disk, &path.join(LOG_STARTS))?;
         let log_dir = Self {
             path: path.to_owned(),
@@ -124,6 +123,7 @@ impl LogDir {
             poison: Mutex::new(None),
             recovery_points: Mutex::new(recovery_points),
             log_starts: Mutex::new(log_starts),
+            clean_to: Mutex::new(clean_to),
             deleted: Mutex::new(Vec::new()),
             reserve_bytes: AtomicU64::new(reserve_bytes),
             free_bytes: AtomicU64::new(u64::MAX),
@@ -245,6 +245,17 @@ impl LogDir {
         checkpoint::write_partition_offsets(&self.disk, &self.path.join(LOG_STARTS), &log_starts)
     }
 
+    pub(crate) fn clean_to(&self, name: &LogName) -> Option<Offset> {
+        self.clean_to.lock().get(&name.key()).copied()
+    }
+
+    /// Notes up to where a log is compacted.
+    pub(crate) fn set_clean_to(&self, name: &LogName, offset: Offset) -> Result<(), DiskError> {
+        let mut clean_to = self.clean_to.lock();
+        clean_to.insert(name.key(), offset);
+        checkpoint::write_partition_offsets(&self.disk, &self.path.join(CLEANER_OFFSETS), &clean_to)
+    }
+
     /// Makes the recovery points durable; called from time to time: what is lost costs only recovery time.
     pub fn write_checkpoints(&self) -> Result<(), DiskError> {
         let recovery_points = self.recovery_points.lock();
@@ -260,6 +271,7 @@ impl LogDir {
         self.deleted.lock().push((to, remove_at_ms));
         let known = self.log_starts.lock().remove(&name.key());
         self.recovery_points.lock().remove(&name.key());
+        self.clean_to.lock().remove(&name.key());
         self.write_checkpoints()?;
         if known.is_some() {
             let log_starts = self.log_starts.lock();
@@ -285,4 +297,12 @@ impl LogDir {
         self.write_checkpoints()?;
         self.disk.replace(&self.path.join(CLEAN_SHUTDOWN), CLEAN_SHUTDOWN_CONTENT)
     }
+}
+
+/// Reads offsets whose loss costs only work: without a recovery point everything is checked, without a cleaner's offset everything compacted.
+fn read_or_begin_anew(disk: &Disk, path: &Path) -> PartitionOffsets {
+    checkpoint::read_partition_offsets(disk, path).unwrap_or_else(|error| {
+        tracing::warn!(%error, "the checkpoint cannot be read and begins anew");
+        PartitionOffsets::new()
+    })
 }

@@ -84,6 +84,12 @@ impl ProducerState {
         self.producers.len()
     }
 
+    /// The offset of each producer's last record.
+    pub(crate) fn last_offsets(&self) -> Vec<(ProducerId, Offset)> {
+        let last = |(id, producer): (&ProducerId, &Producer)| Some((*id, producer.batches.back()?.last_offset));
+        self.producers.iter().filter_map(last).collect()
+    }
+
     /// Decides on a producer's batch: `Ok(None)` to append it, `Ok(Some)` when it is there already.
     pub(crate) fn check(&self, header: &BatchHeader) -> Result<Option<ProducerBatch>, SequenceError> {
         let Some(producer) = self.producers.get(&header.producer_id) else { return Ok(None) };

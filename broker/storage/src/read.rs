@@ -151,6 +151,12 @@ impl View {
         self.recent.clear();
     }
 
+    /// Puts one segment in the place of neighbouring ones that are there.
+    pub(crate) fn replace(&mut self, old: &[Arc<Segment>], new: Arc<Segment>) {
+        let Some(at) = self.segments.iter().position(|segment| Arc::ptr_eq(segment, &old[0])) else { return };
+        self.segments.splice(at..at + old.len(), [new]);
+    }
+
     /// Replaces everything: after a truncation.
     pub(crate) fn reset(&mut self, segments: Vec<Arc<Segment>>, end: Offset) {
         *self = Self::new(segments, self.log_start.min(end), end);

@@ -13,6 +13,7 @@ use forebay_broker_wire::types::{Offset, Uuid};
 
 use crate::{
     checkpoint::CheckpointError,
+    compaction::swap,
     config::LogConfig,
     disk::{Disk, DiskError},
     leader_epochs::{self, LeaderEpochs},
@@ -94,9 +95,10 @@ struct Loader<'a> {
 impl<'a> Loader<'a> {
     fn new(log_dir: &'a Arc<LogDir>, name: &'a LogName, dir: &Path, config: &LogConfig) -> Result<Self, OpenLogError> {
         let disk = log_dir.disk();
+        swap::finish_interrupted(disk, dir)?;
         let (mut bases, mut snapshots) = (Vec::new(), Vec::new());
         for entry in disk.list(dir)? {
-            if entry.name.ends_with(DELETED) || entry.name.ends_with(".tmp") || entry.name.ends_with(".cleaned") {
+            if entry.name.ends_with(DELETED) || entry.name.ends_with(".tmp") {
                 disk.remove_file(&dir.join(&entry.name))?;
             }
             bases.extend(parse_segment_file(&entry.name, LOG));

@@ -3,7 +3,7 @@
 //! Only whole segments go; the active one is rolled first when everything in it is too old. A removed segment is out of the readers' view at
 //! once, its files are renamed to `.deleted` and removed after a delay, and whoever is still sending a range of it holds the file open.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use forebay_broker_wire::types::Offset;
 
@@ -98,7 +98,8 @@ impl PartitionLog {
         let mut count = 0;
         for (at, segment) in segments.iter().enumerate() {
             let next = segments.get(at + 1).map_or(end, |next| next.base_offset);
-            if segment.size() == 0 || next > upto {
+            let empty_active = segment.size() == 0 && at + 1 == segments.len();
+            if empty_active || next > upto {
                 break;
             }
             let by_size = surplus >= segment.size();
@@ -143,11 +144,16 @@ impl PartitionLog {
 
     /// Renames a segment's files out of the way, to be removed later.
     pub(crate) fn discard(&mut self, segment: &Segment, now_ms: i64) -> Result<(), DiskError> {
-        let delay_ms = i64::try_from(self.config.file_delete_delay_ms).unwrap_or(i64::MAX);
-        let remove_at_ms = now_ms.saturating_add(delay_ms);
-        let renamed = segment.mark_deleted(self.log_dir.disk())?;
-        self.deleted_files.extend(renamed.into_iter().map(|path| (path, remove_at_ms)));
+        for path in segment.mark_deleted(self.log_dir.disk())? {
+            self.deleted_later(path, now_ms);
+        }
         Ok(())
+    }
+
+    /// Lets a renamed file be removed when `file.delete.delay.ms` is over.
+    pub(crate) fn deleted_later(&mut self, path: PathBuf, now_ms: i64) {
+        let delay_ms = i64::try_from(self.config.file_delete_delay_ms).unwrap_or(i64::MAX);
+        self.deleted_files.push((path, now_ms.saturating_add(delay_ms)));
     }
 
     /// Removes the files of removed segments whose delay is over.

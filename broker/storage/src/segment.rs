@@ -56,12 +56,24 @@ impl Segment {
         base_offset: Offset,
         preallocate_bytes: Option<u64>,
     ) -> Result<Arc<Self>, DiskError> {
-        let log = disk.open_write(&dir.join(segment_file(base_offset, LOG)))?;
-        log.set_len(0)?;
-        if let Some(bytes) = preallocate_bytes {
-            log.preallocate(bytes)?;
+        let segment = Self::create_as(disk, dir, base_offset, "")?;
+        match preallocate_bytes {
+            Some(bytes) => segment.log.preallocate(bytes).map(|()| segment),
+            None => Ok(segment),
         }
-        let segment = Self::with_indexes(disk, dir, base_offset, log)?;
+    }
+
+    /// A new, empty segment whose files have a further suffix: one that is not in place yet.
+    pub(crate) fn create_as(
+        disk: &Disk,
+        dir: &Path,
+        base_offset: Offset,
+        suffix: &str,
+    ) -> Result<Arc<Self>, DiskError> {
+        let path = |kind: &str| dir.join(segment_file(base_offset, kind) + suffix);
+        let log = disk.open_write(&path(LOG))?;
+        log.set_len(0)?;
+        let segment = Self::with_files(base_offset, log, [path(INDEX), path(TIME_INDEX)], disk)?;
         segment.offsets.truncate(|_| false)?;
         segment.times.truncate(|_| false)?;
         Ok(Arc::new(segment))
@@ -71,7 +83,8 @@ impl Segment {
     pub(crate) fn open(disk: &Disk, dir: &Path, base_offset: Offset) -> Result<Arc<Self>, DiskError> {
         let log = disk.open_write(&dir.join(segment_file(base_offset, LOG)))?;
         let size = log.length()?;
-        let segment = Self::with_indexes(disk, dir, base_offset, log)?;
+        let indexes = [INDEX, TIME_INDEX].map(|suffix| dir.join(segment_file(base_offset, suffix)));
+        let segment = Self::with_files(base_offset, log, indexes, disk)?;
         let largest = segment.largest_indexed();
         let mut state = segment.state.lock();
         state.size = size;
@@ -80,14 +93,19 @@ impl Segment {
         Ok(Arc::new(segment))
     }
 
-    fn with_indexes(disk: &Disk, dir: &Path, base_offset: Offset, log: DiskFile) -> Result<Self, DiskError> {
+    fn with_files(
+        base_offset: Offset,
+        log: DiskFile,
+        [offsets, times]: [PathBuf; 2],
+        disk: &Disk,
+    ) -> Result<Self, DiskError> {
         let largest = TimestampOffset { timestamp_ms: NO_TIMESTAMP, offset: base_offset };
         let state = State { size: 0, largest, first_timestamp_ms: None, bytes_since_index_entry: 0 };
         Ok(Self {
             base_offset,
             log,
-            offsets: SparseIndex::open(disk, dir.join(segment_file(base_offset, INDEX)))?,
-            times: SparseIndex::open(disk, dir.join(segment_file(base_offset, TIME_INDEX)))?,
+            offsets: SparseIndex::open(disk, offsets)?,
+            times: SparseIndex::open(disk, times)?,
             state: Mutex::new(state),
         })
     }

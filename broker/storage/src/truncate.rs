@@ -81,6 +81,9 @@ impl PartitionLog {
         if self.shared.epochs.lock().truncate_end(end) {
             self.save_epochs()?;
         }
+        if self.log_dir.clean_to(&self.name).is_some_and(|clean_to| clean_to > end) {
+            self.log_dir.set_clean_to(&self.name, end)?;
+        }
         self.log_dir.disk().sync_dir(&self.dir)?;
         self.shared.view.lock().reset(segments, end);
         self.end = end;

@@ -1,6 +1,7 @@
 //! Behaviour of whole logs: against a model, through crashes, on faulty disks. A file each.
 
 mod appending;
+mod compacting;
 mod faults;
 mod model;
 mod readers;
