@@ -10,8 +10,9 @@ mod unacknowledged;
 mod waiters;
 
 pub use forebay_broker_storage::{
-    AppendRequest, Appended, DiskFull, FileSlice, FlushError, FoundOffset, InvalidBatch, LogConfig, LogDir, LogError,
-    LogName, MaintenanceReport, OpenLogError, Origin, Poisoned, RecoveryReport, SequenceError, TimestampSpec,
+    AppendRequest, Appended, CompactionError, CompactionReport, DiskFull, FileSlice, FlushError, FoundOffset,
+    InvalidBatch, LogConfig, LogDir, LogError, LogName, MaintenanceReport, OpenLogError, Origin, Poisoned,
+    RecoveryReport, SequenceError, TimestampSpec,
 };
 pub use partition::{AppendError, Closed, OpenPartition, Partition, PartitionOffsets, UpdateError};
 pub use reading::{FetchSpec, Isolation, ReadError, ReadResult};

@@ -4,15 +4,18 @@
 //! then `state` (high watermark and epoch; never during I/O), then the reader's own view. Readers take only the last two. A flush waits for
 //! the disk with no lock held. Waiters are told after the locks are released.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use forebay_broker_machines::replication::{CommitRule, Leader};
 use forebay_broker_storage::{
-    AppendRequest, Appended, FlushError, LogConfig, LogDir, LogError, LogName, LogReader, MaintenanceReport,
-    OpenLogError, PartitionLog, RecoveryReport,
+    AppendRequest, Appended, CompactionError, CompactionReport, FlushError, LogConfig, LogDir, LogError, LogName,
+    LogReader, MaintenanceReport, OpenLogError, PartitionLog, RecoveryReport,
 };
 use forebay_broker_wire::types::{LeaderEpoch, Offset, Uuid};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     unacknowledged::Unacknowledged,
@@ -83,6 +86,9 @@ pub struct Partition {
     pub(crate) state: Mutex<State>,
     pub(crate) reader: LogReader,
     waiters: Arc<Waiters>,
+    /// Held during a compaction; closing waits for it to stop.
+    compaction: Mutex<()>,
+    stopping: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -121,6 +127,8 @@ impl Partition {
             writer: Mutex::new(log),
             state: Mutex::new(State { leader, unacknowledged: Unacknowledged::default(), closed: false }),
             waiters: Arc::default(),
+            compaction: Mutex::new(()),
+            stopping: AtomicBool::new(false),
         };
         Ok((partition, report))
     }
@@ -257,8 +265,25 @@ impl Partition {
         Ok(report)
     }
 
+    /// Compacts the closed segments below the high watermark if that is wanted and worth it. It may take long, while appends, reads and
+    /// flushes go on; closing the partition ends it.
+    pub fn compact(&self, now_ms: i64) -> Result<Option<CompactionReport>, CompactionError> {
+        let _one_at_a_time = self.compaction.lock();
+        let high_watermark = {
+            let state = self.state.lock();
+            if state.closed {
+                return Ok(None);
+            }
+            state.leader.high_watermark()
+        };
+        let Some(compaction) = self.writer.lock().begin_compaction(high_watermark, now_ms) else { return Ok(None) };
+        let compacted = compaction.run(&self.stopping)?;
+        Ok(Some(self.writer.lock().end_compaction(compacted, now_ms)?))
+    }
+
     /// Takes no more appends and reads, wakes all waiters and makes everything durable, so that the next start need not read the log.
     pub fn close(&self) -> Result<(), UpdateError> {
+        let _stopped = self.stop_compaction();
         let mut log = self.writer.lock();
         self.stop();
         Ok(log.close_clean()?)
@@ -266,9 +291,15 @@ impl Partition {
 
     /// Takes no more appends and reads, wakes all waiters and removes the log (its files after `file.delete.delay.ms`).
     pub fn delete(&self, now_ms: i64) -> Result<(), UpdateError> {
+        let _stopped = self.stop_compaction();
         let log = self.writer.lock();
         self.stop();
         Ok(log.delete(now_ms).map_err(LogError::from)?)
+    }
+
+    fn stop_compaction(&self) -> MutexGuard<'_, ()> {
+        self.stopping.store(true, Relaxed);
+        self.compaction.lock()
     }
 
     fn stop(&self) {

@@ -244,3 +244,36 @@ fn no_byte_is_missed_between_appenders_flushers_and_waiters() {
     assert_eq!(partition.offsets().high_watermark, Offset(600));
     assert_eq!(waiter.bytes.load(SeqCst), partition.size_bytes());
 }
+
+#[test]
+fn compaction_runs_beside_appends_and_ends_when_the_partition_closes() {
+    let config = LogConfig { compact: true, delete: false, segment_bytes: 20_000, ..LogConfig::default() };
+    let fixture = fixture(config);
+    let partition = &fixture.partition;
+    let append = |n: i64| {
+        let mut builder = BatchBuilder::default();
+        let (key, value) = (format!("key {}", n % 10), "v".repeat(200));
+        let record =
+            NewRecord { timestamp_ms: NOW_MS, key: Some(key.as_bytes()), value: Some(value.as_bytes()), headers: &[] };
+        builder.push(&record).unwrap();
+        let request = AppendRequest { records: builder.build().unwrap(), origin: Origin::Client };
+        partition.append(&[request], NOW_MS).remove(0).unwrap()
+    };
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..3000 {
+                assert_eq!(append(n).base_offset, Offset(n));
+            }
+            stop.store(true, SeqCst);
+        });
+        while !stop.load(SeqCst) {
+            partition.compact(NOW_MS).unwrap();
+        }
+    });
+    partition.compact(NOW_MS).unwrap();
+    assert!(partition.size_bytes() < 100_000, "{} bytes left of 800,000", partition.size_bytes());
+    assert_eq!(partition.offsets().log_end, Offset(3000));
+    partition.close().unwrap();
+    assert!(partition.compact(NOW_MS).unwrap().is_none());
+}

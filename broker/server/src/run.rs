@@ -60,6 +60,7 @@ pub async fn run(
         tasks.spawn(listener::serve(Arc::clone(&broker), listener, name));
     }
     tasks.spawn(maintenance::run(Arc::clone(&broker)));
+    tasks.spawn(maintenance::compact(Arc::clone(&broker)));
     broker.lifecycle.enter(BrokerState::Running);
     tracing::info!(%kafka_address, %http_address, "serving");
     started(Started { kafka_address, http_address });

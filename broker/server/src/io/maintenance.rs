@@ -1,4 +1,4 @@
-//! Upkeep: retention, rolling by time, expiry of producers, removal of deleted files, checkpoints, free space.
+//! Upkeep: retention, rolling by time, expiry of producers, removal of deleted files, checkpoints, free space; compaction.
 //!
 //! What must hold: it runs beside the data path, on a blocking thread, one partition after another; it wakes at the
 //! intervals of the configuration and not more often; a partition that fails does not keep the others from their turn.
@@ -10,6 +10,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::append::now_ms;
 use crate::broker::Broker;
+
+/// Kafka's `log.cleaner.backoff.ms`: how long the cleaner rests. Asking a log that has nothing to do costs next to nothing.
+const COMPACTION_EVERY: Duration = Duration::from_secs(15);
 
 /// Runs until shutdown.
 pub(crate) async fn run(broker: Arc<Broker>) {
@@ -36,6 +39,17 @@ pub(crate) async fn run(broker: Arc<Broker>) {
     }
 }
 
+/// Compacts logs until shutdown, one after another; apart from the rest of the upkeep, because one log can take long.
+pub(crate) async fn compact(broker: Arc<Broker>) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(COMPACTION_EVERY) => {}
+            () = broker.shutdown.cancelled() => return,
+        }
+        on_blocking_thread(&broker, compact_all).await;
+    }
+}
+
 async fn on_blocking_thread(broker: &Arc<Broker>, work: fn(&Broker)) {
     let broker = Arc::clone(broker);
     if tokio::task::spawn_blocking(move || work(&broker)).await.is_err() {
@@ -51,6 +65,19 @@ fn upkeep(broker: &Broker) {
         match hosted.partition.maintain(now_ms()) {
             Ok(report) => tracing::debug!(topic = %hosted.topic, partition = %hosted.index, ?report, "upkeep"),
             Err(error) => tracing::error!(topic = %hosted.topic, partition = %hosted.index, %error, "upkeep failed"),
+        }
+    }
+}
+
+fn compact_all(broker: &Broker) {
+    for hosted in broker.partitions.all() {
+        if broker.shutdown.is_cancelled() {
+            return;
+        }
+        match hosted.partition.compact(now_ms()) {
+            Ok(None) => {}
+            Ok(Some(report)) => tracing::info!(topic = %hosted.topic, partition = %hosted.index, ?report, "compacted"),
+            Err(error) => tracing::warn!(topic = %hosted.topic, partition = %hosted.index, %error, "not compacted"),
         }
     }
 }
