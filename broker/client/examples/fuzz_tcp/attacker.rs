@@ -108,7 +108,7 @@ impl Attack {
         let sample = if random.below(16) == 0 { random.pick(&self.others) } else { random.pick(&self.offered) };
         let other = &random.pick(&self.offered).bytes;
         let mut body = sample.bytes.clone();
-        if random.below(10) != 0 {
+        if random.below(3) != 0 {
             body = mutate(random, &body, other, MAX_BODY_BYTES);
         }
         let mut frame = Bytes::from([&header(sample), &body[..]].concat());
