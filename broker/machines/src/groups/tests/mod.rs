@@ -103,10 +103,11 @@ impl Scene {
             let offsets =
                 |machine: &GroupMachine| machine.fetch_offsets(&FetchOffsets { group: id.clone(), topics: None });
             assert_eq!(offsets(&rebuilt), offsets(&self.machine), "offsets of {id}");
-            let lives = self.machine.groups.get(id);
-            if let Some(group) = lives.filter(|group| group.state == GroupState::Stable) {
+            let lives = self.machine.groups.get(id).filter(|group| group.generation > 0);
+            let at_rest = |group: &&Group| matches!(group.state, GroupState::Stable | GroupState::Empty);
+            if let Some(group) = lives.filter(at_rest) {
                 let restored = rebuilt.groups.get(id).map(Group::metadata);
-                assert_eq!(restored, Some(group.metadata()), "{id} is stable");
+                assert_eq!(restored, Some(group.metadata()), "{id} is at rest");
             }
         }
     }

@@ -74,18 +74,34 @@ fn commits_are_taken_while_members_are_asked_to_join_again_but_not_while_they_wa
     assert_eq!(scene.commit_as(a.caller(), 8, ""), Err(GroupError::RebalanceInProgress));
 }
 
+fn stay_for(scene: &mut Scene, member: &Client, duration_ms: i64) {
+    for _ in 0..duration_ms / (SESSION_MS - 1) {
+        scene.pass(SESSION_MS - 1);
+        scene.heartbeat(member).unwrap();
+    }
+}
+
+#[test]
+fn a_group_with_members_loses_offsets_of_topics_that_it_reads_no_more() {
+    let config =
+        GroupConfig { offsets_retention_ms: 3_600_000, initial_rebalance_delay_ms: 0, ..GroupConfig::default() };
+    let mut scene = Scene::with(config);
+    let mut members = [client("a").with_protocols(vec![protocol("range", &["other"])])];
+    scene.settle(&mut members);
+    scene.commit_as(members[0].caller(), 5, "").unwrap();
+    stay_for(&mut scene, &members[0], 3_500_000);
+    assert!(scene.committed().is_some());
+    stay_for(&mut scene, &members[0], 800_000);
+    assert_eq!(scene.committed(), None);
+}
+
 #[test]
 fn offsets_of_an_empty_group_are_kept_for_the_retention_from_when_it_became_empty() {
     let mut scene = Scene::new();
     let mut members = [client("a")];
     scene.settle(&mut members);
     scene.commit_as(members[0].caller(), 5, "").unwrap();
-    for _ in 0..(8 * DAY_MS / (SESSION_MS * 100)) {
-        scene.now_ms += SESSION_MS * 99; // the machine is asked seldom; heartbeats come in time all the same
-        scene.heartbeat(&members[0]).unwrap();
-        scene.now_ms += SESSION_MS;
-        scene.heartbeat(&members[0]).unwrap();
-    }
+    stay_for(&mut scene, &members[0], 8 * DAY_MS);
     assert!(scene.committed().is_some(), "a stable group that reads the topic keeps its offsets");
     scene.leave(members[0].id.as_str(), None).unwrap();
     scene.pass(7 * DAY_MS - 1);

@@ -58,6 +58,7 @@ fn a_group_over_a_lowered_limit_rebalances_after_the_restart_until_it_fits() {
     scene.machine.config.max_size = 1;
     scene.restart();
     let [mut a, b] = members;
+    assert_eq!(scene.heartbeat(&a), Err(GroupError::RebalanceInProgress));
     let first = scene.join(&a);
     let second = scene.join(&b);
     assert_eq!(scene.refused(second), GroupError::MaxSizeReached { max: 1 });

@@ -113,6 +113,39 @@ fn a_first_join_whose_client_went_away_does_not_count_for_ever() {
 }
 
 #[test]
+fn an_id_that_is_never_used_holds_up_the_others_no_longer_than_a_session() {
+    let mut scene = Scene::new();
+    let mut members = [client("a")];
+    scene.settle(&mut members);
+    let [mut a] = members;
+    let token = scene.join(&Client { knows_ids: true, ..client("b") });
+    assert_eq!(scene.refused(token), GroupError::MemberIdRequired);
+    let a_joins = scene.join(&a);
+    assert_eq!(scene.reply(a_joins), None, "b is expected");
+    scene.pass(SESSION_MS - 1);
+    assert_eq!(scene.reply(a_joins), None);
+    scene.pass(1);
+    assert_eq!(scene.joined(a_joins, &mut a).members.len(), 1);
+}
+
+#[test]
+fn a_second_sync_of_the_same_member_answers_the_first() {
+    let mut scene = Scene::new();
+    let mut members = [client("a"), client("b")];
+    scene.settle(&mut members[..1]);
+    let [mut a, mut b] = members;
+    let b_joins = scene.join(&b);
+    let a_joins = scene.join(&a);
+    scene.joined(a_joins, &mut a);
+    scene.joined(b_joins, &mut b);
+    let first = scene.sync(&b, &[]);
+    let second = scene.sync(&b, &[]);
+    assert_eq!(scene.refused(first), GroupError::RebalanceInProgress);
+    let _ = scene.sync(&a, &[(&b, "hers")]);
+    assert_eq!(scene.assignment(second), "hers");
+}
+
+#[test]
 fn a_second_join_of_the_same_member_answers_the_first() {
     let mut scene = Scene::new();
     let mut members = [client("a"), client("b"), client("c")];
