@@ -12,7 +12,7 @@ use forebay_broker_machines::groups::{
     GroupId, GroupListing, GroupSummary, Heartbeat, Join, JoinRefusal, Joined, Leave, MemberLeft, PerPartition, Reply,
     Sync, Synced, TopicName,
 };
-use forebay_broker_machines::metadata::CONSUMER_OFFSETS_TOPIC;
+use forebay_broker_machines::metadata::{CONSUMER_OFFSETS_TOPIC, MetadataImage};
 use forebay_broker_wire::types::Uuid;
 use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -51,9 +51,8 @@ struct Shards {
     by_partition: BTreeMap<i32, ShardHandle>,
     /// Partitions of the topic, hosted here or not: what groups are spread over.
     partitions: usize,
-    /// Topics as of the last image, to see which were deleted, and its version.
-    topics: BTreeMap<Uuid, TopicName>,
-    version: i64,
+    /// The image followed last, to see which topics were deleted since.
+    image: Arc<MetadataImage>,
 }
 
 pub(crate) struct GroupCoordinator {
@@ -78,19 +77,15 @@ impl GroupCoordinator {
     pub(crate) fn follow(&self, broker: &Arc<Broker>) {
         let image = broker.metadata.image();
         let mut shards = self.shards.write();
-        if image.version() < shards.version || self.stop.is_cancelled() {
+        if image.version() < shards.image.version() || self.stop.is_cancelled() {
             return;
         }
-        shards.version = image.version();
-        let topics: BTreeMap<Uuid, TopicName> =
-            image.topics().map(|topic| (topic.id, TopicName::from(&*topic.name))).collect();
-        let deleted: Vec<_> = shards
-            .topics
-            .iter()
-            .filter(|(id, _)| !topics.contains_key(id))
-            .map(|(id, name)| (name.clone(), *id))
+        let before = std::mem::replace(&mut shards.image, Arc::clone(&image));
+        let deleted: Vec<_> = before
+            .topics()
+            .filter(|topic| image.topic_by_id(topic.id).is_none())
+            .map(|topic| (TopicName::from(&*topic.name), topic.id))
             .collect();
-        shards.topics = topics;
         if !deleted.is_empty() {
             self.forget_topics(&shards, &deleted);
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_broker_machines::groups::{
-    Command, GroupConfig, GroupMachine, Outcome, Record, Reply, RequestToken, TopicName,
+    Command, GroupConfig, GroupMachine, GroupMetadata, Outcome, Record, Reply, RequestToken, TopicName,
 };
 use forebay_broker_wire::types::Uuid;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -193,6 +193,7 @@ impl<'a> Serving<'a> {
     fn start_write(&mut self) {
         if self.writing.is_none() && !self.waiting_records.is_empty() {
             let records = std::mem::take(&mut self.waiting_records);
+            records.iter().for_each(log_generation);
             self.written_replies = std::mem::take(&mut self.waiting_replies);
             self.writing = Some(Box::pin(self.log.append(records)));
         }
@@ -213,6 +214,15 @@ impl<'a> Serving<'a> {
         if let Some(sender) = self.senders.remove(&token) {
             let _gone = sender.send(reply);
         }
+    }
+}
+
+/// One line for each rebalance that came to something, and for each group that lost its last member.
+fn log_generation(record: &Record) {
+    if let Record::GroupMetadata { group, value: Some(metadata) } = record {
+        let GroupMetadata { generation, protocol_name, members, .. } = metadata;
+        let protocol = protocol_name.as_deref().unwrap_or_default();
+        tracing::info!(%group, generation, protocol, members = members.len(), "group settled");
     }
 }
 

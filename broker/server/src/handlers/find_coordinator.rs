@@ -59,9 +59,6 @@ pub(super) async fn handle(
 }
 
 fn find(image: &MetadataImage, context: &RequestContext, key: &Str) -> Result<Coordinator, Failure> {
-    if key.is_empty() {
-        return Err(Failure::new(ErrorCode::InvalidGroupId, "the group id is empty; a group needs a name"));
-    }
     let not_available = |message: &str| Failure::new(ErrorCode::CoordinatorNotAvailable, message);
     let topic = image.topic(CONSUMER_OFFSETS_TOPIC);
     let topic = topic.ok_or_else(|| not_available("__consumer_offsets does not exist yet"))?;

@@ -1,5 +1,8 @@
 //! OffsetFetch: what groups have committed. Versions up to 7 ask for one group, later ones for several, and from version
 //! 10 on topics go by id.
+//!
+//! What must hold: an offset of a topic that was deleted is never told as one of its namesake, also not in the moment
+//! before the coordinator has forgotten it.
 
 use std::sync::Arc;
 
@@ -46,7 +49,7 @@ async fn fetch_one(broker: &Arc<Broker>, version: i16, request: OffsetFetchReque
         topics.iter().map(asked).collect()
     });
     let command = FetchOffsets { group: group_id.as_str().into(), topics: asked };
-    match broker.groups.fetch_offsets(command).await {
+    match broker.groups.fetch_offsets(command).await.map(|offsets| current(&broker.metadata.image(), offsets)) {
         Ok(offsets) => OffsetFetchResponse {
             topics: offsets.into_iter().map(|(topic, offsets)| old_topic(&topic, offsets)).collect(),
             ..OffsetFetchResponse::default()
@@ -106,7 +109,7 @@ async fn fetch_group(
         None => (None, Vec::new()),
     };
     let command = FetchOffsets { group: group_id.as_str().into(), topics: known };
-    match broker.groups.fetch_offsets(command).await {
+    match broker.groups.fetch_offsets(command).await.map(|offsets| current(image, offsets)) {
         Ok(offsets) => OffsetFetchResponseGroup {
             topics: new_topics(image, by_id, offsets).chain(unknown).collect(),
             group_id,
@@ -176,6 +179,23 @@ fn new_partition(
     }
 }
 
+/// Takes out what was committed for topics that are no more, or are others now.
+fn current(
+    image: &MetadataImage,
+    mut offsets: PerPartition<Option<CommittedOffset>>,
+) -> PerPartition<Option<CommittedOffset>> {
+    for (topic, partitions) in &mut offsets {
+        let id = image.topic(topic.as_str()).map(|topic| topic.id);
+        let is_current = |committed: &CommittedOffset| {
+            id.is_some_and(|id| committed.topic_id == id || committed.topic_id == Uuid::ZERO)
+        };
+        for (_, committed) in partitions {
+            *committed = committed.take().filter(is_current);
+        }
+    }
+    offsets
+}
+
 /// Nothing committed is said as -1.
 struct Answer {
     offset: i64,
@@ -202,4 +222,35 @@ fn name(name: &Str) -> TopicName {
 
 fn indexes(indexes: &[i32]) -> Vec<PartitionIndex> {
     indexes.iter().copied().map(PartitionIndex).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_broker_machines::metadata::{Record, TopicRecord};
+    use forebay_broker_wire::types::{LeaderEpoch, Offset};
+
+    use super::*;
+
+    #[test]
+    fn an_offset_of_a_deleted_topic_is_not_told_as_one_of_its_namesake() {
+        let mut image = MetadataImage::default();
+        let record = Record::Topic(TopicRecord { topic_id: Uuid([1; 16]), name: "orders".into() });
+        image.apply(&record).unwrap();
+        let fetched = |topic: &str, id: u8| {
+            let committed = CommittedOffset {
+                offset: Offset(7),
+                leader_epoch: LeaderEpoch(0),
+                metadata: "".into(),
+                commit_timestamp_ms: 0,
+                expire_timestamp_ms: None,
+                topic_id: Uuid([id; 16]),
+            };
+            let offsets = vec![(TopicName::from(topic), vec![(PartitionIndex(0), Some(committed))])];
+            current(&image, offsets)[0].1[0].1.is_some()
+        };
+        assert!(fetched("orders", 1));
+        assert!(fetched("orders", 0), "records of old have no id");
+        assert!(!fetched("orders", 2));
+        assert!(!fetched("gone", 1));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_broker_machines::groups::{Caller, MemberId, Sync};
+use forebay_broker_machines::groups::{Caller, GroupError, MemberId, Sync};
 use forebay_broker_wire::messages::sync_group::{SyncGroupRequest, SyncGroupResponse};
 
 use super::error_code::{code_of_group, code_of_unavailable};
@@ -38,7 +38,12 @@ pub(super) async fn handle(
                 ..SyncGroupResponse::default()
             };
         }
-        Ok(Err(error)) => code_of_group(&error),
+        Ok(Err(error)) => {
+            if let GroupError::AssignmentTooLarge { .. } = error {
+                tracing::warn!(group = &*request.group_id, %error, "assignment refused");
+            }
+            code_of_group(&error)
+        }
         Err(unavailable) => code_of_unavailable(unavailable),
     };
     SyncGroupResponse { error_code: error_code.code(), ..SyncGroupResponse::default() }

@@ -97,14 +97,15 @@ fn a_group_with_members_loses_offsets_of_topics_that_it_reads_no_more() {
 
 #[test]
 fn offsets_of_an_empty_group_are_kept_for_the_retention_from_when_it_became_empty() {
-    let mut scene = Scene::new();
+    let config = GroupConfig { offsets_retention_ms: DAY_MS, initial_rebalance_delay_ms: 0, ..GroupConfig::default() };
+    let mut scene = Scene::with(config);
     let mut members = [client("a")];
     scene.settle(&mut members);
     scene.commit_as(members[0].caller(), 5, "").unwrap();
-    stay_for(&mut scene, &members[0], 8 * DAY_MS);
+    stay_for(&mut scene, &members[0], DAY_MS + 700_000);
     assert!(scene.committed().is_some(), "a stable group that reads the topic keeps its offsets");
     scene.leave(members[0].id.as_str(), None).unwrap();
-    scene.pass(7 * DAY_MS - 1);
+    scene.pass(DAY_MS - 1);
     assert!(scene.committed().is_some());
     scene.pass(600_000);
     assert_eq!(scene.committed(), None);
