@@ -22,6 +22,7 @@ use crate::handlers::init_producer_id::ProducerIds;
 use crate::io::append::{Appender, now_ms};
 use crate::io::busy::{BusyTime, nanos};
 use crate::io::flusher::Flusher;
+use crate::io::stop_on_panic::PanicAlarm;
 use crate::io::warm::Warmer;
 use crate::lifecycle::Lifecycle;
 use crate::metadata::{MetadataStore, SubmitError, cluster_id_for, random_id};
@@ -50,6 +51,7 @@ pub struct Broker {
     pub(crate) producer_ids: ProducerIds,
     pub(crate) groups: GroupCoordinator,
     pub(crate) shutdown: CancellationToken,
+    pub(crate) alarm: PanicAlarm,
     pub(crate) started_at_ms: i64,
     cluster_id: Arc<str>,
     network_busy: BusyTime,
@@ -76,7 +78,8 @@ impl Broker {
         let metadata = MetadataStore::open(first, Arc::clone(&config)).context("cannot open the metadata log")?;
         register(&config, &metadata, &cluster_id, endpoints, &log_dirs)?;
         let located = locate_logs(&log_dirs)?;
-        let dirs = host_dirs(log_dirs, &metrics)?;
+        let alarm = PanicAlarm::new(shutdown.clone());
+        let dirs = host_dirs(log_dirs, &metrics, &alarm)?;
         let threads = config.threads.in_force(cgroup::usable_cores());
         Ok(Self {
             threads,
@@ -87,12 +90,13 @@ impl Broker {
             lifecycle: Lifecycle::default(),
             metadata,
             partitions: PartitionTable::new(BrokerId(config.broker_id), dirs, located, shutdown.clone()),
-            appender: Appender::start(threads.io, config.network.queued_max_requests)
+            appender: Appender::start(threads.io, config.network.queued_max_requests, &alarm)
                 .context("cannot start the disk threads")?,
-            warmer: Warmer::start(COLD_READ_THREADS).context("cannot start the cold-read threads")?,
+            warmer: Warmer::start(COLD_READ_THREADS, &alarm).context("cannot start the cold-read threads")?,
             producer_ids: ProducerIds::default(),
             groups: GroupCoordinator::new(&config),
             shutdown,
+            alarm,
             started_at_ms: now_ms(),
             cluster_id: cluster_id.into(),
             network_busy: BusyTime::new(threads.network),
@@ -153,6 +157,10 @@ impl Broker {
         for dir in &self.partitions.dirs {
             dir.flusher.stop();
         }
+        if self.alarm.has_rung() {
+            // What a panic left half done is for the next start to check: nothing is marked clean.
+            return;
+        }
         if let Err(error) = self.metadata.close() {
             tracing::error!(%error, "the metadata log could not be closed");
         }
@@ -211,10 +219,10 @@ fn locate_logs(log_dirs: &[Arc<LogDir>]) -> anyhow::Result<HashMap<LogName, usiz
     Ok(located)
 }
 
-fn host_dirs(log_dirs: Vec<Arc<LogDir>>, metrics: &Metrics) -> anyhow::Result<Vec<Arc<HostedDir>>> {
+fn host_dirs(log_dirs: Vec<Arc<LogDir>>, metrics: &Metrics, alarm: &PanicAlarm) -> anyhow::Result<Vec<Arc<HostedDir>>> {
     let host = |(number, log_dir): (usize, Arc<LogDir>)| {
         let flush_duration = metrics.flush_duration(&log_dir.path().display().to_string());
-        let flusher = Flusher::start(number).context("cannot start a flusher thread")?;
+        let flusher = Flusher::start(number, alarm).context("cannot start a flusher thread")?;
         Ok(Arc::new(HostedDir { log_dir, flusher, flush_duration }))
     };
     log_dirs.into_iter().enumerate().map(host).collect()

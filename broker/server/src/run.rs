@@ -76,6 +76,7 @@ pub async fn run(
     }
     on_blocking_thread(&broker, Broker::close).await?;
     http_stop.cancel();
+    anyhow::ensure!(!broker.alarm.has_rung(), "a thread panicked: see the log");
     // A scraper that keeps its connection open is not waited for.
     match tokio::time::timeout(LAST_SCRAPE_WAIT, http).await {
         Ok(ended) => ended.context("the HTTP listener ended by a panic"),

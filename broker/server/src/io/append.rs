@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::busy::BusyTime;
 use super::recompress::recompress;
+use super::stop_on_panic::PanicAlarm;
 use crate::partitions::Hosted;
 
 /// Jobs that a thread takes off its queue at once; more would let the first of them wait for the last.
@@ -57,15 +58,17 @@ pub(crate) type PendingAppend = oneshot::Receiver<WriteResult>;
 
 impl Appender {
     /// Starts `threads` threads whose queues hold `queue_jobs` jobs each.
-    pub(crate) fn start(threads: usize, queue_jobs: usize) -> std::io::Result<Self> {
+    pub(crate) fn start(threads: usize, queue_jobs: usize, alarm: &PanicAlarm) -> std::io::Result<Self> {
         let busy = Arc::new(BusyTime::new(threads));
         let mut queues = Vec::new();
         let mut handles = Vec::new();
         for number in 0..threads {
             let (sender, receiver) = mpsc::channel(queue_jobs);
-            let busy = Arc::clone(&busy);
-            let thread =
-                std::thread::Builder::new().name(format!("io-{number}")).spawn(move || run(receiver, &busy))?;
+            let (busy, watch) = (Arc::clone(&busy), alarm.watch());
+            let thread = std::thread::Builder::new().name(format!("io-{number}")).spawn(move || {
+                let _watch = watch;
+                run(receiver, &busy);
+            })?;
             queues.push(sender);
             handles.push(thread);
         }
@@ -94,9 +97,7 @@ impl Appender {
             let _stopped_already = queue.blocking_send(Job::Stop);
         }
         for thread in self.threads.lock().drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a disk thread ended by a panic");
-            }
+            let _panicked = thread.join();
         }
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::stop_on_panic::PanicAlarm;
 use crate::partitions::Hosted;
 
 /// A flush so far away is none: Kafka's default for `flush.ms` is the largest number there is.
@@ -62,11 +63,14 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    pub(crate) fn start(log_dir: usize) -> std::io::Result<Self> {
+    pub(crate) fn start(log_dir: usize, alarm: &PanicAlarm) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let thread = std::thread::Builder::new().name(format!("flush-{log_dir}")).spawn({
-            let shared = Arc::clone(&shared);
-            move || run(&shared)
+            let (shared, watch) = (Arc::clone(&shared), alarm.watch());
+            move || {
+                let _watch = watch;
+                run(&shared);
+            }
         })?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
@@ -90,10 +94,8 @@ impl Flusher {
     pub(crate) fn stop(&self) {
         self.shared.queue.lock().stopping = true;
         self.shared.changed.notify_one();
-        if let Some(thread) = self.thread.lock().take()
-            && thread.join().is_err()
-        {
-            tracing::error!("a flusher thread ended by a panic");
+        if let Some(thread) = self.thread.lock().take() {
+            let _panicked = thread.join();
         }
     }
 }

@@ -6,4 +6,5 @@ pub(crate) mod busy;
 pub(crate) mod flusher;
 pub(crate) mod maintenance;
 mod recompress;
+pub(crate) mod stop_on_panic;
 pub(crate) mod warm;

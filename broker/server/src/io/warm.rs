@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use tokio::sync::{mpsc, oneshot};
 
+use super::stop_on_panic::PanicAlarm;
 use crate::net::send::FileRange;
 
 /// Distance of two probed bytes: readahead brings in at least this much at once.
@@ -32,13 +33,16 @@ pub(crate) struct Warmer {
 }
 
 impl Warmer {
-    pub(crate) fn start(threads: usize) -> std::io::Result<Self> {
+    pub(crate) fn start(threads: usize, alarm: &PanicAlarm) -> std::io::Result<Self> {
         let (queue, receiver) = mpsc::channel(QUEUE_RANGES);
         let receiver = Arc::new(Mutex::new(receiver));
         let mut handles = Vec::new();
         for number in 0..threads {
-            let receiver = Arc::clone(&receiver);
-            let thread = std::thread::Builder::new().name(format!("cold-{number}")).spawn(move || run(&receiver))?;
+            let (receiver, watch) = (Arc::clone(&receiver), alarm.watch());
+            let thread = std::thread::Builder::new().name(format!("cold-{number}")).spawn(move || {
+                let _watch = watch;
+                run(&receiver);
+            })?;
             handles.push(thread);
         }
         Ok(Self { queue, threads: Mutex::new(handles) })
@@ -58,9 +62,7 @@ impl Warmer {
             let _stopped_already = self.queue.blocking_send(Job::Stop);
         }
         for thread in threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a cold-read thread ended by a panic");
-            }
+            let _panicked = thread.join();
         }
     }
 }

@@ -137,11 +137,38 @@ pub const ALL: &[Metric] = &[
     PROCESS_THREADS,
 ];
 
+/// The page `docs/reference/metrics.md`.
+#[must_use]
+pub fn reference_page() -> String {
+    let mut page = String::from(
+        "# Metrics of the broker\n\nGenerated from `broker/server/src/metrics/catalog.rs`; do not edit. \
+         Served at `/metrics` of `forebay.http.listener`.\n\n| metric | labels | what it says |\n| --- | --- | --- |\n",
+    );
+    for metric in ALL {
+        let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+        page.push_str(&format!("| `{}` | {} | {} |\n", metric.name, labels.join(", "), metric.help));
+    }
+    page
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    #[test]
+    fn the_reference_page_is_fresh() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(path, reference_page()).unwrap();
+        }
+        let committed = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            committed == reference_page(),
+            "docs/reference/metrics.md is stale: UPDATE=1 cargo test -p forebay-broker-server rewrites it"
+        );
+    }
 
     #[test]
     fn every_metric_has_its_own_name_a_help_and_valid_labels() {
