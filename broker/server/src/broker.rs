@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use forebay_broker_config::{BrokerConfig, ThreadsInForce};
 use forebay_broker_machines::metadata::{BrokerRegistration, CLUSTER_METADATA_TOPIC, Command, Endpoint, Reply};
-use forebay_broker_storage::{Disk, Identity, LogDir, LogName};
+use forebay_broker_storage::{Disk, Identity, LogDir, LogName, read_topic_id};
 use forebay_broker_wire::types::BrokerId;
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +25,7 @@ use crate::io::flusher::Flusher;
 use crate::io::stop_on_panic::PanicAlarm;
 use crate::io::warm::Warmer;
 use crate::lifecycle::Lifecycle;
-use crate::metadata::{MetadataStore, SubmitError, cluster_id_for, random_id};
+use crate::metadata::{MetadataStore, SubmitError, cluster_id_for, home, random_id};
 use crate::metrics::Metrics;
 use crate::net::budget::ByteBudget;
 use crate::net::listener::{Admission, Limits};
@@ -74,8 +74,9 @@ impl Broker {
     ) -> anyhow::Result<Self> {
         let metrics = Metrics::new().context("cannot set up the metrics")?;
         let (cluster_id, log_dirs) = claim_log_dirs(&config)?;
-        let first = log_dirs.first().context("log.dirs is empty: name at least one directory")?;
-        let metadata = MetadataStore::open(first, Arc::clone(&config)).context("cannot open the metadata log")?;
+        let metadata =
+            MetadataStore::open(home(&log_dirs)?, Arc::clone(&config)).context("cannot open the metadata log")?;
+        remove_leftovers(&metadata, &log_dirs)?;
         register(&config, &metadata, &cluster_id, endpoints, &log_dirs)?;
         let located = locate_logs(&log_dirs)?;
         let alarm = PanicAlarm::new(shutdown.clone());
@@ -207,6 +208,21 @@ fn register(
         Reply::Registered(Err(error)) => Err(error).context("this broker could not be registered"),
         other => anyhow::bail!("registering this broker was answered by {other:?}"),
     }
+}
+
+/// Logs of topics whose deletion is on record, but which a crash has kept. A log that is not in the metadata for any other reason
+/// stays where it is: nothing says that it may go.
+fn remove_leftovers(metadata: &MetadataStore, log_dirs: &[Arc<LogDir>]) -> anyhow::Result<()> {
+    for log_dir in log_dirs {
+        for log in log_dir.logs()?.into_iter().filter(|log| log.topic != CLUSTER_METADATA_TOPIC) {
+            let topic_id = read_topic_id(log_dir.disk(), &log_dir.path().join(log.to_string())).ok().flatten();
+            if topic_id.is_some_and(|id| metadata.removed_topics().contains(&id)) {
+                tracing::info!(%log, "the log of a topic that was deleted before the last stop is removed");
+                log_dir.delete_log(&log, now_ms(), now_ms())?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Which directory has which log. The metadata log is not a partition that clients see.

@@ -262,8 +262,9 @@ impl LogDir {
         checkpoint::write_partition_offsets(&self.disk, &self.path.join(RECOVERY_POINTS), &recovery_points)
     }
 
-    /// Takes a closed log out of service: its directory is renamed at once and removed at `remove_at_ms` (see [`Self::remove_deleted`]).
-    pub(crate) fn delete_log(&self, name: &LogName, now_ms: i64, remove_at_ms: i64) -> Result<(), DiskError> {
+    /// Takes a log that is not open out of service: its directory is renamed at once and removed at `remove_at_ms` (see
+    /// [`Self::remove_deleted`]).
+    pub fn delete_log(&self, name: &LogName, now_ms: i64, remove_at_ms: i64) -> Result<(), DiskError> {
         let from = self.path.join(name.to_string());
         let to = self.path.join(names::deleted_dir(name, now_ms));
         self.disk.rename(&from, &to)?;

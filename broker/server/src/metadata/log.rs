@@ -3,6 +3,7 @@
 //! What must hold: one batch is one decision, so a torn one is none; a batch is flushed before its records are applied; the log
 //! does not grow with time: when it has grown long, a snapshot in one batch takes the place of all that went before.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,13 +12,13 @@ use forebay_broker_machines::metadata::{
 };
 use forebay_broker_storage::{AppendRequest, LogConfig, LogDir, LogName, Origin, PartitionLog, ReadSpec};
 use forebay_broker_wire::records::{BatchBuilder, NewRecord, batches};
-use forebay_broker_wire::types::{LeaderEpoch, Offset};
+use forebay_broker_wire::types::{LeaderEpoch, Offset, Uuid};
 
 /// Bytes read at once when the log is replayed.
 const READ_BYTES: u32 = 4 << 20;
 /// The most that a batch may hold; it is not compressed.
 const BATCH_BYTES_MAX: usize = 1 << 31;
-/// A log below this is never replaced by a snapshot.
+/// See [`MetadataLog::long_bytes`].
 const LONG_LOG_BYTES: u64 = 4 << 20;
 /// A log is replaced when it is so many times as long as the snapshot would about be.
 const LONG_LOG_FACTOR: u64 = 4;
@@ -49,30 +50,40 @@ impl WriteError {
     }
 }
 
+/// What the log says.
+#[derive(Debug, Default)]
+pub(super) struct Replayed {
+    pub(super) image: MetadataImage,
+    /// Topics that were deleted since the last snapshot: a crash may have kept their partitions on disk.
+    pub(super) removed_topics: BTreeSet<Uuid>,
+}
+
 /// The log.
 #[derive(Debug)]
 pub(super) struct MetadataLog {
     log: PartitionLog,
+    /// A log below this is never replaced by a snapshot.
+    pub(super) long_bytes: u64,
     snapshot_bytes: u64,
 }
 
 impl MetadataLog {
     /// Opens the log, or begins it, and replays it.
-    pub(super) fn open(log_dir: &Arc<LogDir>) -> Result<(Self, MetadataImage), OpenLogError> {
+    pub(super) fn open(log_dir: &Arc<LogDir>) -> Result<(Self, Replayed), OpenLogError> {
         let name = LogName::new(CLUSTER_METADATA_TOPIC, 0);
         let failed = |message: String| OpenLogError::Log { dir: log_dir.path().display().to_string(), message };
         let (log, _) =
             PartitionLog::open(log_dir, &name, None, log_config()).map_err(|error| failed(error.to_string()))?;
-        let mut image = MetadataImage::default();
+        let mut replayed = Replayed::default();
         let mut offset = log.log_start();
         while offset < log.log_end() {
-            let next = replay(&log, offset, &mut image)?;
+            let next = replay(&log, offset, &mut replayed)?;
             if next <= offset {
                 return Err(failed(format!("nothing can be read at offset {offset}")));
             }
             offset = next;
         }
-        Ok((Self { log, snapshot_bytes: 0 }, image))
+        Ok((Self { log, long_bytes: LONG_LOG_BYTES, snapshot_bytes: 0 }, replayed))
     }
 
     /// Makes records durable, all or none.
@@ -91,7 +102,7 @@ impl MetadataLog {
     /// Puts a snapshot in the place of a log that has grown long.
     pub(super) fn shorten(&mut self, image: &MetadataImage, now_ms: i64) -> Result<(), WriteError> {
         let size = self.size_bytes();
-        if size < LONG_LOG_BYTES.max(self.snapshot_bytes.saturating_mul(LONG_LOG_FACTOR)) {
+        if size < self.long_bytes.max(self.snapshot_bytes.saturating_mul(LONG_LOG_FACTOR)) {
             return Ok(());
         }
         self.log.roll().map_err(|error| WriteError::new(&error))?;
@@ -117,7 +128,7 @@ impl MetadataLog {
 }
 
 /// Applies the records of some batches from an offset on; gives the offset after them.
-fn replay(log: &PartitionLog, from: Offset, image: &mut MetadataImage) -> Result<Offset, OpenLogError> {
+fn replay(log: &PartitionLog, from: Offset, replayed: &mut Replayed) -> Result<Offset, OpenLogError> {
     let failed = |message: String| OpenLogError::Log { dir: log.log_dir().path().display().to_string(), message };
     let spec = ReadSpec { offset: from, max_bytes: READ_BYTES, min_one_batch: true, upto: log.log_end() };
     let slice = log.reader().read(&spec).map_err(|error| failed(error.to_string()))?;
@@ -136,7 +147,10 @@ fn replay(log: &PartitionLog, from: Offset, image: &mut MetadataImage) -> Result
             let value = record.value.unwrap_or_default();
             let change =
                 decode_record(&value).map_err(|source| OpenLogError::Record { offset: record.offset, source })?;
-            image.apply(&change).map_err(|source| OpenLogError::Replay { offset: record.offset, source })?;
+            if let Record::TopicRemoved { topic_id } = &change {
+                replayed.removed_topics.insert(*topic_id);
+            }
+            replayed.image.apply(&change).map_err(|source| OpenLogError::Replay { offset: record.offset, source })?;
         }
         next = batch.header.next_offset();
     }

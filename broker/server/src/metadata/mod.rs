@@ -5,10 +5,12 @@
 
 mod cluster_id;
 pub(crate) mod effective;
+mod home;
 pub(crate) mod internal_topics;
 mod log;
 mod rules;
 mod store;
 
 pub(crate) use cluster_id::{cluster_id_for, random_id};
+pub(crate) use home::home;
 pub(crate) use store::{MetadataStore, SubmitError};

@@ -107,3 +107,27 @@ fn records_that_are_not_there_or_may_not_go_are_refused() {
     assert_eq!(code(delete_records(client, "none", 0, 0)), (ErrorCode::UnknownTopicOrPartition, -1));
     assert_eq!(code(delete_records(client, "compacted", 0, 0)), (ErrorCode::PolicyViolation, -1));
 }
+
+#[test]
+fn a_log_that_a_crash_has_kept_from_being_removed_goes_at_the_next_start() {
+    let broker = TestBroker::start();
+    create(&mut broker.client(), topic("t", 1, &[]));
+    create(&mut broker.client(), topic("kept", 1, &[]));
+    let dir = broker.stop();
+    let (log, copy) = (dir.path().join("data/t-0"), dir.path().join("copy"));
+    std::fs::create_dir(&copy).unwrap();
+    for entry in std::fs::read_dir(&log).unwrap().map(Result::unwrap) {
+        std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+    }
+    let broker = TestBroker::start_in(dir, &[]);
+    delete(&mut broker.client(), Some("t"), Uuid::ZERO);
+    let dir = broker.stop();
+    assert!(!log.exists());
+    // As after a crash between the record of the deletion and the removal of the directory.
+    std::fs::rename(&copy, &log).unwrap();
+    let broker = TestBroker::start_in(dir, &[]);
+    assert!(!log.exists());
+    assert!(broker.path().join("data/kept-0").exists());
+    assert_eq!(create(&mut broker.client(), topic("t", 1, &[])).error_code, 0);
+    assert!(broker.client().read_all("t", 0).is_empty());
+}

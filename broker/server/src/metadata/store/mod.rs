@@ -3,6 +3,7 @@
 //! Callers wait for the disk on their own threads. Those that wait at the same time are decided together by the one that holds the
 //! log, each on the image that the ones before it leave, and share one flush. An image is published only when its records are durable.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,10 +13,11 @@ use forebay_broker_machines::metadata::{
     Command, ConfigResource, ConfigRules, Context, MetadataImage, Record, Reply, decide,
 };
 use forebay_broker_storage::LogDir;
+use forebay_broker_wire::types::Uuid;
 use parking_lot::Mutex;
 
 use super::effective::broker_number;
-use super::log::{MetadataLog, OpenLogError, WriteError};
+use super::log::{MetadataLog, OpenLogError, Replayed, WriteError};
 use super::{random_id, rules};
 
 /// Commands that may wait at once.
@@ -44,6 +46,7 @@ pub(crate) enum SubmitError {
 pub(crate) struct MetadataStore {
     config: Arc<BrokerConfig>,
     image: ArcSwap<MetadataImage>,
+    removed_topics: BTreeSet<Uuid>,
     waiting: Mutex<Vec<Waiting>>,
     log: Mutex<MetadataLog>,
 }
@@ -64,8 +67,14 @@ impl std::fmt::Debug for MetadataStore {
 impl MetadataStore {
     /// Opens the log in a log dir and replays it.
     pub(crate) fn open(log_dir: &Arc<LogDir>, config: Arc<BrokerConfig>) -> Result<Self, OpenMetadataError> {
-        let (log, image) = MetadataLog::open(log_dir)?;
-        Ok(Self { config, image: ArcSwap::from_pointee(image), waiting: Mutex::default(), log: Mutex::new(log) })
+        let (log, Replayed { image, removed_topics }) = MetadataLog::open(log_dir)?;
+        let image = ArcSwap::from_pointee(image);
+        Ok(Self { config, image, removed_topics, waiting: Mutex::default(), log: Mutex::new(log) })
+    }
+
+    /// Topics that had been deleted, not long before the store was opened.
+    pub(crate) fn removed_topics(&self) -> &BTreeSet<Uuid> {
+        &self.removed_topics
     }
 
     /// The newest image.

@@ -112,10 +112,11 @@ fn many_callers_at_once_all_get_their_own_answer() {
 fn a_log_that_has_grown_long_is_replaced_by_a_snapshot() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
+    store.log.lock().long_bytes = 100_000;
     let long = "x".repeat(200);
     let mut rounds = 0;
     let mut longest = 0;
-    while longest <= 4 << 20 && rounds < 20_000 {
+    while longest <= 100_000 && rounds < 1000 {
         let name = format!("{long}-{rounds}");
         create(&store, &name).unwrap();
         store.submit(Command::DeleteTopics { topics: vec![TopicReference::Name(name)] }).unwrap();
