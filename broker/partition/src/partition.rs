@@ -196,6 +196,9 @@ impl Partition {
         let done = pending.run()?;
         let flushed = self.writer.lock().end_flush(&done);
         self.tell(self.change(|state| state.leader.flushed(flushed)));
+        if done.moves_recovery_point() {
+            self.log_dir().write_checkpoints().inspect_err(|error| drop(self.log_dir().poison(error)))?;
+        }
         Ok(flushed)
     }
 

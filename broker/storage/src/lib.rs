@@ -10,6 +10,7 @@ mod config;
 pub mod disk;
 #[cfg(any(test, feature = "faulty-disk"))]
 pub mod faulty_disk;
+mod flush;
 mod identity;
 mod leader_epochs;
 mod log;
@@ -34,8 +35,9 @@ pub use checkpoint::CheckpointError;
 pub use compaction::{Compacted, Compaction, CompactionError, CompactionReport};
 pub use config::{LogConfig, TimestampType};
 pub use disk::{Disk, DiskError, Space};
+pub use flush::{DoneFlush, FlushError, PendingFlush};
 pub use identity::{Identity, IdentityError};
-pub use log::{DoneFlush, FlushError, LogError, PartitionLog, PendingFlush};
+pub use log::{LogError, PartitionLog};
 pub use log_dir::{DiskFull, LogDir, OpenLogDirError, Poisoned};
 pub use names::LogName;
 pub use producer_state::SequenceError;

@@ -12,17 +12,14 @@ use parking_lot::Mutex;
 use crate::{
     append::WriteGroup,
     config::LogConfig,
-    disk::{DiskError, DiskFile},
+    disk::DiskError,
     leader_epochs::LeaderEpochs,
     log_dir::{LogDir, Poisoned},
     names::LogName,
-    producer_state::{ProducerState, snapshot_name},
+    producer_state::ProducerState,
     read::{LogReader, Shared, View},
     segment::Segment,
 };
-
-/// The recovery point moves when so many bytes lie behind it: what a crash makes recovery read, per log.
-const RECOVERY_BYTES_MAX: u64 = 16 << 20;
 
 /// One partition's log.
 #[derive(Debug)]
@@ -43,17 +40,6 @@ pub struct PartitionLog {
     pub(crate) truncations: u64,
     /// Files of removed segments and when to remove them, in milliseconds.
     pub(crate) deleted_files: Vec<(PathBuf, i64)>,
-}
-
-/// Why a flush failed. The log directory is poisoned either way.
-#[derive(Debug, thiserror::Error)]
-pub enum FlushError {
-    /// It had failed before.
-    #[error(transparent)]
-    Poisoned(#[from] Poisoned),
-    /// It failed now.
-    #[error(transparent)]
-    Disk(#[from] DiskError),
 }
 
 /// Why an operation other than append, read or flush failed.
@@ -77,34 +63,6 @@ pub enum LogError {
         /// Next offset.
         end: Offset,
     },
-}
-
-/// A flush to be done without holding the log: see [`PartitionLog::begin_flush`].
-#[derive(Debug)]
-pub struct PendingFlush {
-    file: DiskFile,
-    log_dir: Arc<LogDir>,
-    end: Offset,
-    truncations: u64,
-}
-
-impl PendingFlush {
-    /// Waits until all that was appended before [`PartitionLog::begin_flush`] is on disk.
-    pub fn run(self) -> Result<DoneFlush, FlushError> {
-        self.log_dir.check_writable()?;
-        if let Err(error) = self.file.sync() {
-            self.log_dir.poison(&error);
-            return Err(error.into());
-        }
-        Ok(DoneFlush { end: self.end, truncations: self.truncations })
-    }
-}
-
-/// A flush that succeeded, to be told to the log: see [`PartitionLog::end_flush`].
-#[derive(Debug)]
-pub struct DoneFlush {
-    end: Offset,
-    truncations: u64,
 }
 
 impl PartitionLog {
@@ -181,38 +139,6 @@ impl PartitionLog {
         })?)
     }
 
-    /// Begins a flush of all that is appended so far; `None` when all is on disk.
-    pub fn begin_flush(&self) -> Option<PendingFlush> {
-        // Closed segments were flushed when they were closed.
-        (self.flushed < self.end).then(|| PendingFlush {
-            file: self.active().log.clone(),
-            log_dir: Arc::clone(&self.log_dir),
-            end: self.end,
-            truncations: self.truncations,
-        })
-    }
-
-    /// Takes note of a flush; gives the offset below which everything is on disk.
-    pub fn end_flush(&mut self, done: &DoneFlush) -> Offset {
-        if done.truncations == self.truncations && done.end > self.flushed {
-            self.flushed = done.end;
-            let unflushed = u64::try_from(self.end.0 - done.end.0).unwrap_or(0);
-            self.unflushed_messages = self.unflushed_messages.min(unflushed);
-        }
-        self.flushed
-    }
-
-    /// Flushes all that is appended so far; gives the offset below which everything is on disk.
-    pub fn flush(&mut self) -> Result<Offset, FlushError> {
-        if let Some(flush) = self.begin_flush() {
-            let done = flush.run()?;
-            self.end_flush(&done);
-        } else {
-            self.log_dir.check_writable()?;
-        }
-        Ok(self.flushed)
-    }
-
     /// Closes the active segment and starts a new one, if it holds anything.
     pub fn roll(&mut self) -> Result<(), LogError> {
         self.write(Self::roll_now)
@@ -230,43 +156,6 @@ impl PartitionLog {
         self.log_dir.disk().sync_dir(&self.dir)?;
         self.reached_disk(self.end);
         self.shared.view.lock().push_segment(segment);
-        Ok(())
-    }
-
-    fn reached_disk(&mut self, offset: Offset) {
-        self.flushed = offset;
-        self.unflushed_messages = 0;
-        self.bytes_since_recovery_point = 0;
-        self.log_dir.set_recovery_point(&self.name, offset);
-    }
-
-    /// Writes the producer snapshot of the log's end, durably, and removes those that no segment starts with.
-    fn save_producers(&self) -> Result<(), DiskError> {
-        let disk = self.log_dir.disk();
-        disk.replace(&self.dir.join(snapshot_name(self.end)), &self.producers.encode_snapshot())?;
-        let bases = self.shared.view.lock().bases();
-        for entry in disk.list(&self.dir)? {
-            let snapshot = crate::names::parse_segment_file(&entry.name, ".snapshot");
-            if snapshot.is_some_and(|offset| offset != self.end && !bases.contains(&offset)) {
-                disk.remove_file(&self.dir.join(&entry.name))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Moves the recovery point to the log's end when much has been appended since (or `always`): log, indexes and producers are made
-    /// durable first. [`LogDir::write_checkpoints`] then makes the point itself durable.
-    pub(crate) fn advance_recovery_point(&mut self, always: bool) -> Result<(), DiskError> {
-        if self.bytes_since_recovery_point == 0 && self.log_dir.recovery_point(&self.name) == self.end {
-            return Ok(());
-        }
-        if !always && self.bytes_since_recovery_point < RECOVERY_BYTES_MAX {
-            return Ok(());
-        }
-        self.active().sync()?;
-        self.save_producers()?;
-        self.log_dir.disk().sync_dir(&self.dir)?;
-        self.reached_disk(self.end);
         Ok(())
     }
 

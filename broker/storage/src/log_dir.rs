@@ -84,6 +84,7 @@ pub struct LogDir {
     was_clean: bool,
     poison: Mutex<Option<String>>,
     recovery_points: Mutex<PartitionOffsets>,
+    writing_recovery_points: Mutex<()>,
     log_starts: Mutex<PartitionOffsets>,
     /// Up to where each log is compacted.
     clean_to: Mutex<PartitionOffsets>,
@@ -122,6 +123,7 @@ impl LogDir {
             was_clean,
             poison: Mutex::new(None),
             recovery_points: Mutex::new(recovery_points),
+            writing_recovery_points: Mutex::new(()),
             log_starts: Mutex::new(log_starts),
             clean_to: Mutex::new(clean_to),
             deleted: Mutex::new(Vec::new()),
@@ -258,7 +260,9 @@ impl LogDir {
 
     /// Makes the recovery points durable; called from time to time: what is lost costs only recovery time.
     pub fn write_checkpoints(&self) -> Result<(), DiskError> {
-        let recovery_points = self.recovery_points.lock();
+        let _one_at_a_time = self.writing_recovery_points.lock();
+        // Copied, so that nobody who sets one waits for the disk.
+        let recovery_points = self.recovery_points.lock().clone();
         checkpoint::write_partition_offsets(&self.disk, &self.path.join(RECOVERY_POINTS), &recovery_points)
     }
 

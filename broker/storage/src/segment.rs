@@ -171,6 +171,13 @@ impl Segment {
         self.times.push(TimeEntry { timestamp_ms, relative_offset: self.relative(offset) })
     }
 
+    /// Writes the index entries that wait in memory.
+    pub(crate) fn write_indexes(&self) -> Result<(), DiskError> {
+        self.index_largest()?;
+        self.offsets.write_pending()?;
+        self.times.write_pending()
+    }
+
     /// Makes log and indexes durable.
     pub(crate) fn sync(&self) -> Result<(), DiskError> {
         self.log.sync()?;

@@ -182,6 +182,11 @@ impl<E: IndexEntry> SparseIndex<E> {
     /// Writes what waits and makes it durable.
     pub(crate) fn sync(&self) -> Result<(), DiskError> {
         self.write_pending()?;
+        self.sync_written()
+    }
+
+    /// Makes durable what is written; anybody may call it, and for a closed index it is done already.
+    pub(crate) fn sync_written(&self) -> Result<(), DiskError> {
         let file = self.state.lock().file.clone();
         file.map_or(Ok(()), |file| file.sync())
     }

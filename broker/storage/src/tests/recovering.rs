@@ -125,6 +125,26 @@ fn recovery_reads_only_behind_the_recovery_point() {
 }
 
 #[test]
+fn flushes_move_the_recovery_point_so_that_a_crash_costs_little() {
+    let dir = temp_dir();
+    let (mut log, _) = open(&log_dir(dir.path()), LogConfig::default());
+    for n in 0..200 {
+        append(&mut log, idempotent(5, 0, n, &["some twenty bytes or so"])).unwrap();
+        log.flush().unwrap();
+    }
+    let size = log.reader().size_bytes();
+    drop(log);
+    let (mut log, report) = open(&log_dir(dir.path()), LogConfig::default());
+    assert!(size > 16_000 && report.checked_bytes < 3000, "{} of {size}", report.checked_bytes);
+    assert_eq!(read_all(&log).len(), 200);
+    assert!(append(&mut log, idempotent(5, 0, 199, &["some twenty bytes or so"])).unwrap().duplicate);
+    let snapshots = fs::read_dir(dir.path().join("topic-0"))
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "snapshot"));
+    assert_eq!(snapshots.count(), 1, "older ones are removed");
+}
+
+#[test]
 fn missing_or_damaged_indexes_are_built_again() {
     let dir = temp_dir();
     let (records, ..) = killed(dir.path());
