@@ -127,7 +127,7 @@ impl PartitionTable {
                 self.incomplete.store(true, Ordering::Relaxed);
                 return;
             }
-            self.open_one(place, settings, metrics);
+            self.open_one(place, &settings, metrics);
             progress(Progress::Opened);
         });
         for topic in &changes.configure {
@@ -145,7 +145,8 @@ impl PartitionTable {
         let name = LogName::new(&topic.name, index.0);
         let fewest = || {
             let logs_in = |dir: usize| located.values().filter(|located| **located == dir).count();
-            (0..self.dirs.len()).min_by_key(|dir| logs_in(*dir)).unwrap_or_default()
+            let usable = (0..self.dirs.len()).filter(|dir| self.dirs[*dir].log_dir.poisoned().is_none());
+            usable.min_by_key(|dir| logs_in(*dir)).unwrap_or_default()
         };
         let dir = located.get(&name).copied().unwrap_or_else(fewest);
         located.insert(name, dir);
@@ -159,12 +160,12 @@ impl PartitionTable {
         }
     }
 
-    fn open_one(&self, place: Place, settings: PartitionSettings, metrics: &Metrics) {
+    fn open_one(&self, place: Place, settings: &PartitionSettings, metrics: &Metrics) {
         match open::open(&place, settings.log.clone()) {
             Ok(partition) => {
                 let key = (place.topic_id, place.index);
                 let topic_metrics = metrics.topic(&place.topic);
-                self.open.write().insert(key, Hosted::new(place, partition, topic_metrics, &settings));
+                self.open.write().insert(key, Hosted::new(place, partition, topic_metrics, settings));
             }
             Err(error) => {
                 tracing::error!(topic = %place.topic, partition = %place.index, %error, "a partition could not be opened");
