@@ -36,6 +36,7 @@ mod offset_delete;
 mod offset_fetch;
 mod offset_for_leader_epoch;
 pub(crate) mod produce;
+mod produce_refused;
 pub(crate) mod request;
 mod sync_group;
 pub(crate) mod versions;
@@ -110,7 +111,9 @@ fn route<'a>(broker: &'a Arc<Broker>, context: &'a RequestContext, api_key: ApiK
         ApiKey::ListGroups => serve(broker, context, body, list_groups::handle),
         ApiKey::DescribeGroups => serve(broker, context, body, describe_groups::handle),
         ApiKey::DeleteGroups => serve(broker, context, body, delete_groups::handle),
-        // Produce goes by `begin_produce`, and whatever is not in the table of versions was refused before.
+        // Only versions that are refused come here; the others go by `begin_produce`.
+        ApiKey::Produce => Box::pin(produce_refused::answer(broker, context, body)),
+        // Whatever is not in the table of versions was refused before.
         _ => Box::pin(async move { Err(RequestError::UnknownApi { api_key: api_key.as_i16() }) }),
     }
 }

@@ -57,8 +57,10 @@ impl Request {
         let unknown = RequestError::UnknownApi { api_key };
         let api_key = ApiKey::from_i16(api_key).ok_or(unknown)?;
         let served = versions::served(api_key).ok_or(RequestError::UnknownApi { api_key: api_key.as_i16() })?;
-        // ApiVersions alone can be answered in a version that the client did not ask for.
-        if !served.contains(&api_version) && api_key != ApiKey::ApiVersions {
+        // ApiVersions alone can be answered in a version that the client did not ask for. What is told to clients but not
+        // served (old Produce) is refused by its handler.
+        let told = versions::find(api_key).is_some_and(|api| (api.min..=api.max).contains(&api_version));
+        if !told && api_key != ApiKey::ApiVersions {
             let (min, max) = (*served.start(), *served.end());
             return Err(RequestError::UnknownVersion { api: api_key.name(), version: api_version, min, max });
         }
@@ -80,6 +82,7 @@ impl Request {
 
     /// Whether the next request may begin before this one is answered.
     pub(crate) fn overlaps(&self) -> bool {
-        self.api_key == ApiKey::Produce
+        let served = versions::served(self.api_key).is_some_and(|served| served.contains(&self.context.api_version));
+        self.api_key == ApiKey::Produce && served
     }
 }

@@ -90,3 +90,24 @@ fn an_unknown_version_of_another_api_ends_the_connection() {
     let response = broker.client().call(&MetadataRequest { topics: None, ..MetadataRequest::default() }, 9);
     assert_eq!(response.brokers.len(), 1);
 }
+
+#[test]
+fn produce_of_before_version_3_is_refused_in_its_own_words() {
+    let broker = TestBroker::start();
+    for version in 0_u8..=2 {
+        let mut client = broker.client();
+        // acks 1, timeout 0, one topic "t" with partition 7 and no records.
+        let body = b"\xff\xff\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x01\x00\x00\x00\x07\xff\xff\xff\xff";
+        let mut frame = vec![0, 0, 0, version, 0, 0, 0, 42];
+        frame.extend(body);
+        client.stream.write_all(&u32::try_from(frame.len()).unwrap().to_be_bytes()).unwrap();
+        client.stream.write_all(&frame).unwrap();
+        let mut expected =
+            b"\x00\x00\x00\x2a\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x01\x00\x00\x00\x07\x00\x23".to_vec();
+        expected.extend([0xff; 8]);
+        expected.extend([0xff; 8].iter().take(if version == 2 { 8 } else { 0 }));
+        expected.extend([0; 4].iter().take(if version >= 1 { 4 } else { 0 }));
+        assert_eq!(client.receive_frame(), expected, "version {version}");
+        assert_eq!(client.call(&ApiVersionsRequest::default(), 0).error_code, 0);
+    }
+}
