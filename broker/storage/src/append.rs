@@ -168,7 +168,7 @@ impl PartitionLog {
             self.write_group(results);
             self.log_dir.check_writable()?;
             if let Err(error) = self.roll_now() {
-                return Err(self.log_dir.poison(&error).into());
+                return Err(self.refused(&error));
             }
             self.begin_group(results.len());
         }
@@ -303,12 +303,15 @@ impl PartitionLog {
 
     /// A full disk is no reason to stop for good if what was half written can be taken back.
     fn after_failed_write(&self, error: &DiskError) -> AppendError {
-        if error.is_disk_full() && self.active().log.set_len(self.group.start).is_ok() {
-            let free_bytes = self.log_dir.refresh_space().map_or(0, |space| space.free_bytes);
-            let dir = self.log_dir.path().display().to_string();
-            return DiskFull { dir, free_bytes, reserve_bytes: self.group.end - self.group.start }.into();
+        match self.active().log.set_len(self.group.start) {
+            Ok(()) => self.refused(error),
+            Err(_) => self.log_dir.poison(error).into(),
         }
-        self.log_dir.poison(error).into()
+    }
+
+    /// The answer to a failure after which the log is as it was: a full disk may have room again, all else is for good.
+    fn refused(&self, error: &DiskError) -> AppendError {
+        if error.is_disk_full() { self.log_dir.full(error).into() } else { self.log_dir.poison(error).into() }
     }
 
     fn take_back(&mut self) {

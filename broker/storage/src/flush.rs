@@ -74,24 +74,25 @@ impl Snapshot {
 
 impl PendingFlush {
     /// Waits until all that was appended before [`PartitionLog::begin_flush`] is on disk.
-    pub fn run(self) -> Result<DoneFlush, FlushError> {
+    pub fn run(mut self) -> Result<DoneFlush, FlushError> {
         self.log_dir.check_writable()?;
-        self.sync().inspect_err(|error| {
-            self.log_dir.poison(error);
-        })?;
+        self.sync().inspect_err(|error| drop(self.log_dir.poison(error)))?;
         let Self { end, truncations, checkpoint, .. } = self;
         Ok(DoneFlush { end, truncations, checkpoint })
     }
 
-    fn sync(&self) -> Result<(), DiskError> {
+    fn sync(&mut self) -> Result<(), DiskError> {
         self.segment.log.sync()?;
-        match &self.checkpoint {
-            Some(Checkpoint { snapshot, .. }) => {
-                self.segment.offsets.sync_written()?;
-                self.segment.times.sync_written()?;
-                snapshot.save(self.log_dir.disk())
+        let Some(checkpoint) = &self.checkpoint else { return Ok(()) };
+        let saved = self.segment.offsets.sync_written();
+        let saved = saved.and_then(|()| self.segment.times.sync_written());
+        match saved.and_then(|()| checkpoint.snapshot.save(self.log_dir.disk())) {
+            // The records are safe; only the recovery point has to wait for room.
+            Err(error) if error.is_disk_full() => {
+                self.checkpoint = None;
+                Ok(())
             }
-            None => Ok(()),
+            result => result,
         }
     }
 }
@@ -113,20 +114,22 @@ impl DoneFlush {
 
 impl PartitionLog {
     /// Begins a flush of all that is appended so far; `None` when all is on disk.
-    pub fn begin_flush(&self) -> Option<PendingFlush> {
+    pub fn begin_flush(&mut self) -> Option<PendingFlush> {
         if self.flushed >= self.end {
             return None;
         }
         // Closed segments were flushed when they were closed.
         let segment = self.active();
-        let checkpoint = (self.bytes_since_recovery_point >= RECOVERY_BYTES_MAX).then(|| self.checkpoint(&segment));
-        let log_dir = Arc::clone(&self.log_dir);
-        let checkpoint = checkpoint.and_then(|checkpoint| checkpoint.map_err(|error| log_dir.poison(&error)).ok());
-        Some(PendingFlush { segment, log_dir, end: self.end, truncations: self.truncations, checkpoint })
+        let due = self.bytes_since_recovery_point >= RECOVERY_BYTES_MAX;
+        // What keeps the recovery point from moving keeps nobody from flushing.
+        let checkpoint = if due { self.checkpoint(&segment).ok() } else { None };
+        let (log_dir, end, truncations) = (Arc::clone(&self.log_dir), self.end, self.truncations);
+        Some(PendingFlush { segment, log_dir, end, truncations, checkpoint })
     }
 
-    fn checkpoint(&self, segment: &Segment) -> Result<Checkpoint, DiskError> {
+    fn checkpoint(&mut self, segment: &Segment) -> Result<Checkpoint, DiskError> {
         segment.write_indexes()?;
+        self.save_unsaved_epochs()?;
         Ok(Checkpoint { snapshot: self.snapshot(), bytes: self.bytes_since_recovery_point })
     }
 
@@ -181,6 +184,15 @@ impl PartitionLog {
         self.log_dir.set_recovery_point(&self.name, offset);
     }
 
+    /// Makes up for a [`Self::save_epochs`] that found no room; fails when there still is none.
+    pub(crate) fn save_unsaved_epochs(&mut self) -> Result<(), DiskError> {
+        if self.epochs_unsaved {
+            self.shared.epochs.lock().clone().save()?;
+            self.epochs_unsaved = false;
+        }
+        Ok(())
+    }
+
     /// Writes the producer snapshot of the log's end, durably.
     pub(crate) fn save_producers(&self) -> Result<(), DiskError> {
         self.snapshot().save(self.log_dir.disk())
@@ -196,6 +208,7 @@ impl PartitionLog {
             return Ok(());
         }
         self.active().sync()?;
+        self.save_unsaved_epochs()?;
         self.save_producers()?;
         self.log_dir.disk().sync_dir(&self.dir)?;
         self.reached_disk(self.end);

@@ -38,6 +38,8 @@ pub struct PartitionLog {
     pub(crate) bytes_since_recovery_point: u64,
     /// Rises with each truncation: a flush that began before one proves nothing about what came after.
     pub(crate) truncations: u64,
+    /// The leader epochs in memory are newer than those on disk.
+    pub(crate) epochs_unsaved: bool,
     /// Files of removed segments and when to remove them, in milliseconds.
     pub(crate) deleted_files: Vec<(PathBuf, i64)>,
 }
@@ -125,17 +127,29 @@ impl PartitionLog {
         self.shared.view.lock().active()
     }
 
-    /// Makes the leader epochs durable, without keeping readers waiting meanwhile.
-    pub(crate) fn save_epochs(&self) -> Result<(), DiskError> {
+    /// Makes the leader epochs durable, without keeping readers waiting meanwhile. On a full disk they wait for the next recovery point:
+    /// behind it they are also in the batches.
+    pub(crate) fn save_epochs(&mut self) -> Result<(), DiskError> {
         let epochs = self.shared.epochs.lock().clone();
-        epochs.save()
+        self.epochs_unsaved = true;
+        match epochs.save() {
+            Err(error) if error.is_disk_full() => Ok(()),
+            result => {
+                self.epochs_unsaved = result.is_err();
+                result
+            }
+        }
     }
 
-    /// Runs a writing operation: refused in a poisoned directory, and poisoning it when the file system fails.
+    /// Runs a writing operation: refused in a poisoned directory, and poisoning it when the file system fails. A full disk fails the operation
+    /// but poisons nothing: whatever is written besides batches is replaced whole, so that it can be tried again.
     pub(crate) fn write<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, DiskError>) -> Result<T, LogError> {
         self.log_dir.check_writable()?;
+        let log_dir = Arc::clone(&self.log_dir);
         Ok(work(self).inspect_err(|error| {
-            self.log_dir.poison(error);
+            if !error.is_disk_full() {
+                log_dir.poison(error);
+            }
         })?)
     }
 
@@ -150,6 +164,10 @@ impl PartitionLog {
             return Ok(());
         }
         active.close()?;
+        if self.config.preallocate {
+            active.log.set_len(active.size())?; // gives back what was reserved behind the end
+        }
+        self.save_unsaved_epochs()?;
         self.save_producers()?;
         let preallocate = self.config.preallocate.then(|| u64::from(self.config.segment_bytes));
         let segment = Segment::create(self.log_dir.disk(), &self.dir, self.end, preallocate)?;
@@ -174,7 +192,8 @@ impl PartitionLog {
     }
 
     pub(crate) fn new(parts: Loaded) -> Self {
-        let Loaded { name, dir, log_dir, config, view, epochs, producers, bytes_since_recovery_point } = parts;
+        let Loaded { name, dir, log_dir, config, view, epochs, epochs_unsaved, producers, bytes_since_recovery_point } =
+            parts;
         let end = view.end;
         Self {
             name,
@@ -193,6 +212,7 @@ impl PartitionLog {
             unflushed_messages: 0,
             bytes_since_recovery_point,
             truncations: 0,
+            epochs_unsaved,
             deleted_files: Vec::new(),
         }
     }
@@ -206,6 +226,8 @@ pub(crate) struct Loaded {
     pub(crate) config: LogConfig,
     pub(crate) view: View,
     pub(crate) epochs: LeaderEpochs,
+    /// There was no room to save them.
+    pub(crate) epochs_unsaved: bool,
     pub(crate) producers: ProducerState,
     pub(crate) bytes_since_recovery_point: u64,
 }

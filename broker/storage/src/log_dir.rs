@@ -227,6 +227,13 @@ impl LogDir {
         Err(DiskFull { dir: self.path.display().to_string(), free_bytes: space.free_bytes, reserve_bytes })
     }
 
+    /// The error for appends after an operation that found no room.
+    pub(crate) fn full(&self, error: &DiskError) -> DiskFull {
+        let free_bytes = self.refresh_space().map_or(0, |space| space.free_bytes);
+        tracing::warn!(%error, free_bytes, "no room for appends");
+        DiskFull { dir: self.path.display().to_string(), free_bytes, reserve_bytes: self.reserve_bytes.load(Relaxed) }
+    }
+
     pub(crate) fn recovery_point(&self, name: &LogName) -> Offset {
         self.recovery_points.lock().get(&name.key()).copied().unwrap_or(Offset(0))
     }
@@ -243,8 +250,11 @@ impl LogDir {
     /// Sets a log start offset, durably.
     pub(crate) fn set_log_start(&self, name: &LogName, offset: Offset) -> Result<(), DiskError> {
         let mut log_starts = self.log_starts.lock();
-        log_starts.insert(name.key(), offset);
-        checkpoint::write_partition_offsets(&self.disk, &self.path.join(LOG_STARTS), &log_starts)
+        let mut changed = log_starts.clone();
+        changed.insert(name.key(), offset);
+        checkpoint::write_partition_offsets(&self.disk, &self.path.join(LOG_STARTS), &changed)?;
+        *log_starts = changed;
+        Ok(())
     }
 
     pub(crate) fn clean_to(&self, name: &LogName) -> Option<Offset> {

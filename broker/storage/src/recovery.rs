@@ -143,7 +143,7 @@ impl<'a> Loader<'a> {
         for segment in &self.segments[..at] {
             if !indexes_fit(self.disk, &self.dir, segment)? {
                 tracing::warn!(log = %self.name, base_offset = segment.base_offset.0, "index is missing or wrong, it is built again");
-                rebuild_indexes(segment, self.index_interval_bytes)?;
+                rebuild_indexes(self.disk, segment, self.index_interval_bytes)?;
                 self.report.rebuilt_indexes += 1;
             }
         }
@@ -218,7 +218,7 @@ impl<'a> Loader<'a> {
         };
         self.report.checked_bytes += segment.size() - position;
         match reason {
-            None if at + 1 < self.segments.len() => segment.close().map(|()| true),
+            None if at + 1 < self.segments.len() => close_or_drop_indexes(self.disk, &segment).map(|()| true),
             None => Ok(true),
             Some(reason) => self.cut(&segment, segment.size(), file_size, &reason),
         }
@@ -266,9 +266,13 @@ impl<'a> Loader<'a> {
         for offset in self.snapshots.iter().filter(|offset| **offset > end) {
             self.disk.remove_file(&self.dir.join(snapshot_name(*offset)))?;
         }
+        let mut epochs_unsaved = false;
         let changed = self.epochs.truncate_end(end) | self.epochs.truncate_start(self.log_start);
         if changed || self.report.checked_bytes > 0 {
-            self.epochs.save()?;
+            match self.epochs.save() {
+                Err(error) if error.is_disk_full() => epochs_unsaved = true,
+                result => result?,
+            }
         }
         if self.report != RecoveryReport::default() {
             // A killed process leaves its last writes to the page cache: from here on they count as flushed, so they must be.
@@ -287,6 +291,7 @@ impl<'a> Loader<'a> {
             config,
             view: View::new(self.segments, self.log_start, end),
             epochs: self.epochs,
+            epochs_unsaved,
             producers: self.producers,
             bytes_since_recovery_point: self.report.checked_bytes,
         };
@@ -328,7 +333,7 @@ fn indexes_fit(disk: &Disk, dir: &Path, segment: &Segment) -> Result<bool, DiskE
 }
 
 /// Builds both indexes from the log, which lies below the recovery point and is trusted.
-fn rebuild_indexes(segment: &Segment, interval_bytes: u32) -> Result<(), DiskError> {
+fn rebuild_indexes(disk: &Disk, segment: &Segment, interval_bytes: u32) -> Result<(), DiskError> {
     let size = segment.size();
     segment.truncate_indexes(0, segment.base_offset)?;
     segment.rescan_tail(0)?;
@@ -336,5 +341,17 @@ fn rebuild_indexes(segment: &Segment, interval_bytes: u32) -> Result<(), DiskErr
     while let Some(batch) = batches.next_batch()? {
         segment.note(&batch, interval_bytes)?;
     }
-    segment.close()
+    close_or_drop_indexes(disk, segment)
+}
+
+/// Closes a segment; without room for its indexes they are removed, since half ones would be believed at the next start.
+fn close_or_drop_indexes(disk: &Disk, segment: &Segment) -> Result<(), DiskError> {
+    match segment.close() {
+        Err(error) if error.is_disk_full() => {
+            let [_, offsets, times] = segment.files();
+            disk.remove_file(&offsets)?;
+            disk.remove_file(&times)
+        }
+        result => result,
+    }
 }

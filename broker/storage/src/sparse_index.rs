@@ -151,7 +151,14 @@ impl<E: IndexEntry> SparseIndex<E> {
         state.last = Some(entry);
         let full = state.pending.len() >= PENDING_ENTRIES_MAX;
         drop(state);
-        if full { self.write_pending() } else { Ok(()) }
+        if !full {
+            return Ok(());
+        }
+        match self.write_pending() {
+            // No room: they stay in memory, where they are found as well. Making them durable will say so.
+            Err(error) if error.is_disk_full() => Ok(()),
+            result => result,
+        }
     }
 
     /// Writes the entries that wait. Only the one writer calls it.

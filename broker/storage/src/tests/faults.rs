@@ -112,6 +112,43 @@ fn the_reserve_stops_clients_but_not_the_broker() {
     append(&mut log, batch(&["b"])).unwrap();
 }
 
+#[test]
+fn a_disk_without_any_room_still_starts_reads_and_removes_and_recovers_by_itself() {
+    let dir = temp_dir();
+    let faulty = FaultyDisk::new(dir.path()).unwrap();
+    let config = LogConfig { retention_bytes: 2000, file_delete_delay_ms: 0, ..small() };
+    let (mut log, _) = open(&log_dir_on(faulty.disk(), dir.path()), config.clone());
+    for epoch in 0..60 {
+        log.append(&[client(batch(&["some twenty bytes or so"]))], LeaderEpoch(epoch), NOW_MS).remove(0).unwrap();
+    }
+    drop(log);
+    let no_room = |operation: &Operation<'_>| match operation {
+        Operation::Write { .. } => Verdict::Fail(io::ErrorKind::StorageFull.into()),
+        _ => Verdict::Proceed,
+    };
+    faulty.inject(no_room);
+    let (mut log, report) = open(&log_dir_on(faulty.disk(), dir.path()), config.clone());
+    assert!(report.checked_bytes > 0);
+    assert_eq!(read_all(&log).len(), 60);
+    for _ in 0..20 {
+        let refused = log.append(&[client(batch(&["some twenty bytes or so"]))], LeaderEpoch(99), NOW_MS).remove(0);
+        assert!(matches!(refused, Err(AppendError::DiskFull(_))), "{refused:?}");
+    }
+    assert!(log.apply_retention(log.log_end(), NOW_MS).unwrap().removed_segments > 0);
+    log.roll().unwrap_err();
+    assert_eq!(log.log_dir().poisoned(), None);
+    faulty.heal();
+    log.append(&[client(batch(&["there is room again"]))], LeaderEpoch(99), NOW_MS).remove(0).unwrap();
+    log.roll().unwrap();
+    log.flush().unwrap();
+    drop(log);
+    faulty.cut_power(&mut |_| 0).unwrap();
+    let (log, _) = open(&log_dir(dir.path()), config);
+    assert_eq!(read_all(&log).last().unwrap(), &(60, "there is room again".to_owned()));
+    assert_eq!(log.reader().epoch_at(Offset(60)), Some(LeaderEpoch(99)));
+    assert_eq!(log.reader().epoch_at(Offset(59)), Some(LeaderEpoch(59)));
+}
+
 /// Appends, flushes, rolls, truncates; cuts the power; what was acknowledged must be there, in order, and nothing that was never sent.
 fn power_cut(seed: u64) {
     let dir = temp_dir();
