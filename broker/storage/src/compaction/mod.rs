@@ -242,8 +242,8 @@ impl Compaction {
             let batch = read_batch(old, &located)?;
             match rewrite.batch(&batch) {
                 Rewritten::Gone => {}
-                Rewritten::Same => waiting.push(batch),
-                Rewritten::Other(other) => waiting.push(other),
+                Rewritten::Same => waiting.push(&batch),
+                Rewritten::Other(other) => waiting.push(&other),
             }
             if waiting.bytes.len() >= WRITE_BYTES {
                 waiting.write(new, self.config.index_interval_bytes)?;
@@ -262,7 +262,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn push(&mut self, batch: Batch) {
+    fn push(&mut self, batch: &Batch) {
         self.bytes.extend_from_slice(&batch.bytes);
         self.headers.push(batch.header);
     }

@@ -1,8 +1,8 @@
 //! Putting a compacted segment in the place of the ones it was made from, so that a crash leaves the old or the new.
 //!
-//! 1. `.cleaned` files are written and flushed: a crash removes them. 2. They are renamed to `.swap`, the `.log` last: from then on the new
-//! one counts. 3. The old segments it covers are renamed to `.deleted`, but for the first, which the last rename replaces. Loading a log
-//! ([`finish_interrupted`]) carries on from whatever it finds.
+//! First `.cleaned` files are written and flushed: a crash removes them. Then they are renamed to `.swap`, the `.log` last: from then on the
+//! new one counts. Then the old segments it covers are renamed to `.deleted`, but for the first, which the last rename replaces. Loading a
+//! log ([`finish_interrupted`]) carries on from whatever it finds.
 
 use std::{
     path::{Path, PathBuf},
