@@ -122,7 +122,11 @@ where
 }
 
 /// An object that does not decode waits for its next change; the others go on.
-pub(crate) fn undecodable(kind: Kind, namespace: Option<String>, name: &str, error: &str) -> Done {
+pub(crate) fn undecodable<K: Resource>(kind: Kind, object: &Guarded<K>, error: &str) -> Done
+where
+    K::DynamicType: Default,
+{
+    let (namespace, name) = (object.namespace(), object.name_any());
     tracing::warn!(
         kind = kind.as_str(),
         namespace,

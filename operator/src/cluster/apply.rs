@@ -60,7 +60,8 @@ async fn perform(context: &Context, cluster: &Cluster, action: &Action) -> Resul
 
 fn failure(action: &Action, error: &kube::Error) -> Failure {
     let said = match error {
-        kube::Error::Api(status) => status.message.clone(),
+        // The first line: the rest is a diff of the whole object.
+        kube::Error::Api(status) => status.message.lines().next().unwrap_or_default().to_owned(),
         other => other.to_string(),
     };
     let (condition, reason) = match action {

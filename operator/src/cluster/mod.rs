@@ -30,7 +30,7 @@ pub(crate) async fn reconcile(guarded: Arc<Guarded<Cluster>>, context: Arc<Conte
     let started = Instant::now();
     let result = match &guarded.0 {
         Ok(cluster) => one(cluster, &context).await,
-        Err(error) => Ok(reconcile::undecodable(Kind::Cluster, guarded.namespace(), &guarded.name_any(), &error.error)),
+        Err(error) => Ok(reconcile::undecodable(Kind::Cluster, &guarded, &error.error)),
     };
     reconcile::finish(Kind::Cluster, &guarded, &context, started, result)
 }

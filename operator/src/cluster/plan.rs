@@ -89,7 +89,8 @@ pub(crate) fn plan(
     let refusal = refuse(cluster).map_or(Ok(()), Err);
     let (steps, refused) = match refusal.and(desired) {
         Ok(children) => (steps(cluster, &children, observed, &disks.growths), false),
-        Err(refusal) => (Steps { actions: Vec::new(), blockers: vec![refusal] }, true),
+        // Disks grow nevertheless: they may be why the configuration was touched at all.
+        Err(refusal) => (Steps { actions: growing(&disks.growths).collect(), blockers: vec![refusal] }, true),
     };
     let paused = cluster.spec.paused.unwrap_or(false);
     let by_id = by_id(observed);
@@ -129,7 +130,7 @@ fn steps(cluster: &Cluster, children: &[Child], observed: &Observed, growths: &[
     let uid = cluster.uid().unwrap_or_default();
     let mut steps = Steps::default();
     // IMPORTANT: before everything else. A full disk may be why nothing else works.
-    steps.actions.extend(growths.iter().cloned().map(Action::GrowClaim));
+    steps.actions.extend(growing(growths));
     for child in children {
         let live = observed.children.get(&child.key());
         let need = apply::need(child, live, &uid);
@@ -139,7 +140,7 @@ fn steps(cluster: &Cluster, children: &[Child], observed: &Observed, growths: &[
                 steps.blockers.push((Reason::ResourceConflict, format!("{}: {why}", child.key())));
             }
             (Need::Wait, _) => {
-                steps.blockers.push((Reason::BrokersStarting, format!("{} is being deleted", child.key())))
+                steps.blockers.push((Reason::BrokersStarting, format!("{} is being deleted", child.key())));
             }
             (Need::Apply, Some(live)) if is_set && disks::templates_differ(&child.value, live) => {
                 // Only when every claim has been enlarged: a new set does not enlarge old claims.
@@ -160,6 +161,10 @@ fn steps(cluster: &Cluster, children: &[Child], observed: &Observed, growths: &[
         }
     }
     steps
+}
+
+fn growing(growths: &[Growth]) -> impl Iterator<Item = Action> {
+    growths.iter().cloned().map(Action::GrowClaim)
 }
 
 fn roll_step(steps: &mut Steps, cluster: &Cluster, set: &Value, observed: &Observed) {
@@ -200,10 +205,11 @@ fn ready(cluster: &Cluster, observed: &Observed, blocker: Option<&Refusal>) -> C
     let report = |state: bool, reason, message| ConditionReport::new(ConditionType::Ready, state, reason, message);
     let missing = missing(cluster, observed);
     match blocker {
-        Some((reason, message)) if *reason != Reason::BrokersStarting || missing.is_empty() => {
-            report(false, *reason, message.clone())
+        // A disk that grows keeps no broker from serving: `DisksInForce` tells of it.
+        Some((Reason::BrokersStarting | Reason::DiskResizing, _)) | None if !missing.is_empty() => {
+            report(false, Reason::BrokersStarting, missing.join("; "))
         }
-        _ if !missing.is_empty() => report(false, Reason::BrokersStarting, missing.join("; ")),
+        Some((reason, message)) if *reason != Reason::DiskResizing => report(false, *reason, message.clone()),
         _ => {
             let replicas = cluster.spec.replicas;
             report(true, Reason::AsSpecified, format!("{replicas} of {replicas} brokers run"))

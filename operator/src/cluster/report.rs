@@ -39,10 +39,9 @@ fn broker(pod: &PodSeen, report: Option<&Result<Status, String>>) -> BrokerStatu
     let status = report.and_then(|report| report.as_ref().ok());
     let state = match (pod.deleting, status.map(|status| status.state), &pod.node) {
         (true, _, _) | (_, Some(Reported::Stopping), _) => BrokerState::Stopping,
-        (_, Some(Reported::Starting), _) => BrokerState::Starting,
         (_, Some(Reported::Recovering), _) => BrokerState::Recovering,
         (_, Some(Reported::Running), _) => BrokerState::Running,
-        (_, None, Some(_)) => BrokerState::Starting,
+        (_, Some(Reported::Starting), _) | (_, None, Some(_)) => BrokerState::Starting,
         (_, None, None) => BrokerState::Pending,
     };
     BrokerStatus {

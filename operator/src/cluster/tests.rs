@@ -1,1 +1,238 @@
-//! Plans of YAML files.
+//! Plans of Clusters: `testdata/cluster/*.yaml` say what is given and what is to be done; the children are compared with
+//! `testdata/cluster/children/*.yaml` (`UPDATE=1` rewrites those).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use forebay_broker_config::status::BrokerStatus;
+use forebay_crds::Cluster;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::apply::{Failure, with_failures};
+use super::build::{Defaults, broker_set_name};
+use super::observe::{ClaimSeen, Observed, PodSeen};
+use super::plan::{Plan, desired, plan};
+use crate::kube::apply::Child;
+
+fn testdata(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(folder)
+}
+
+fn defaults() -> Defaults {
+    Defaults { broker_image: "forebay-broker:test".to_owned(), cluster_domain: "cluster.local".to_owned() }
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap()
+}
+
+/// The Cluster of a case: what a case does not say is that of an ordinary one.
+fn cluster(spec: &Value) -> Cluster {
+    let mut object = json!({
+        "apiVersion": "forebay.dev/v1alpha1", "kind": "Cluster",
+        "metadata": {"name": "c", "namespace": "n", "uid": "cluster-uid", "generation": 3},
+        "spec": {"replicas": 1, "disks": [{"name": "data", "size": "10Gi"}]},
+    });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        object["spec"][key] = value.clone();
+    }
+    serde_json::from_value(object).unwrap()
+}
+
+/// A child as the API server would have it: with defaults, a version, and the set's controller at rest.
+fn live(child: &Child, revision: &str) -> Value {
+    let mut value = child.value.clone();
+    value["metadata"]["resourceVersion"] = "7".into();
+    value["metadata"]["generation"] = 2.into();
+    value["metadata"]["uid"] = format!("uid-of-{}", child.name).into();
+    if child.resource.kind == "StatefulSet" {
+        value["status"] = json!({"observedGeneration": 2, "updateRevision": revision});
+        value["spec"]["revisionHistoryLimit"] = 10.into();
+    }
+    value
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    given: Given,
+    plan: Expected,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+#[derive(Default)]
+struct Given {
+    spec: Value,
+    /// The spec by which the live children were made; none: no child exists.
+    live_spec: Option<Value>,
+    live_changes: BTreeMap<String, BTreeMap<String, Value>>,
+    revision: String,
+    pods: Vec<Pod>,
+    claims: BTreeMap<String, [String; 2]>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pod {
+    ordinal: i32,
+    revision: String,
+    #[serde(default)]
+    ready: bool,
+    message: Option<String>,
+    status: Option<BrokerStatus>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expected {
+    actions: Vec<String>,
+    conditions: BTreeMap<String, String>,
+}
+
+fn observed(given: &Given) -> Observed {
+    let mut observed = Observed::default();
+    if let Some(spec) = &given.live_spec {
+        for child in desired(&cluster(spec), &defaults()).unwrap() {
+            let mut value = live(&child, &given.revision);
+            for (pointer, new) in given.live_changes.get(&child.key()).into_iter().flatten() {
+                *value.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = new.clone();
+            }
+            observed.children.insert(child.key(), value);
+        }
+    }
+    for pod in &given.pods {
+        let name = format!("{}-{}", broker_set_name("c"), pod.ordinal);
+        if let Some(status) = &pod.status {
+            observed.reports.insert(name.clone(), Ok(status.clone()));
+        }
+        observed.pods.push(PodSeen {
+            uid: format!("uid-of-{name}"),
+            name,
+            ordinal: pod.ordinal,
+            revision: pod.revision.clone(),
+            ready: pod.ready,
+            message: pod.message.clone(),
+            node: Some("node-1".to_owned()),
+            ..PodSeen::default()
+        });
+    }
+    observed.claims = given
+        .claims
+        .iter()
+        .map(|(name, [requested, capacity])| ClaimSeen {
+            name: name.clone(),
+            requested: requested.clone(),
+            capacity: Some(capacity.clone()),
+        })
+        .collect();
+    observed
+}
+
+fn planned(cluster: &Cluster, observed: &Observed) -> Plan {
+    plan(cluster, desired(cluster, &defaults()), observed, &defaults(), Duration::from_secs(30), now())
+}
+
+#[test]
+fn every_case_gives_its_plan() {
+    let mut seen = 0;
+    for entry in std::fs::read_dir(testdata("cluster")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
+        let case: Case = serde_yaml_ng::from_str(&std::fs::read_to_string(&path).unwrap())
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let plan = planned(&cluster(&case.given.spec), &observed(&case.given));
+        let actions: Vec<String> = plan.actions.iter().map(ToString::to_string).collect();
+        assert_eq!(actions, case.plan.actions, "{}", path.display());
+        for (condition, expected) in &case.plan.conditions {
+            let found = plan.status.conditions.iter().find(|c| c.type_ == *condition).unwrap();
+            let found = format!("{} {}: {}", found.status, found.reason, found.message);
+            assert_eq!(&found, expected, "{} {condition}", path.display());
+        }
+        assert!(plan.status.conditions.iter().all(|condition| condition.observed_generation == Some(3)));
+        seen += 1;
+    }
+    assert!(seen >= 10, "only {seen} cases");
+}
+
+#[test]
+fn a_status_that_was_written_is_the_status_that_is_planned_next() {
+    let given = Given {
+        live_spec: Some(json!({})),
+        revision: "r".into(),
+        pods: vec![Pod {
+            ordinal: 0,
+            revision: "r".into(),
+            ready: true,
+            message: None,
+            status: Some(BrokerStatus::default()),
+        }],
+        ..Given::default()
+    };
+    let mut cluster = cluster(&json!({}));
+    let first = planned(&cluster, &observed(&given));
+    cluster.status = Some(serde_json::from_value(serde_json::to_value(&first.status).unwrap()).unwrap());
+    let second = plan(
+        &cluster,
+        desired(&cluster, &defaults()),
+        &observed(&given),
+        &defaults(),
+        Duration::from_secs(30),
+        Timestamp::from_second(1_900_000_000).unwrap(),
+    );
+    assert_eq!(first.status, second.status);
+    assert!(second.actions.is_empty() && second.notes.is_empty(), "{second:?}");
+}
+
+#[test]
+fn a_step_that_failed_is_in_its_condition_and_the_others_stay() {
+    let cluster = cluster(&json!({}));
+    let plan = planned(&cluster, &Observed::default());
+    let failure = Failure {
+        condition: forebay_crds::ConditionType::DisksInForce,
+        reason: forebay_crds::Reason::DiskResizeRefused,
+        message: "grow claim x: class does not allow it".to_owned(),
+    };
+    let before = plan.status.clone();
+    let after = with_failures(plan.status, &[failure], Some(3), &forebay_crds::ClusterStatus::default(), now());
+    let of = |status: &forebay_crds::ClusterStatus, name: &str| {
+        status.conditions.iter().find(|c| c.type_ == name).map(|c| c.reason.clone()).unwrap()
+    };
+    assert_eq!(of(&after, "DisksInForce"), "DiskResizeRefused");
+    assert_eq!(of(&after, "Ready"), of(&before, "Ready"));
+    assert_eq!(after.conditions.len(), before.conditions.len());
+}
+
+#[test]
+fn children_are_as_committed() {
+    let rich = json!({
+        "image": "registry.example/broker:1", "imagePullPolicy": "Never",
+        "disks": [{"name": "fast", "size": "10Gi", "storageClassName": "nvme"}, {"name": "big", "size": "1Ti", "mountPath": "/data/big"}],
+        "resources": {"limits": {"cpu": "2500m", "memory": "4Gi"}},
+        "ulimits": {"nofile": 100_000},
+        "config": {"log.segment.bytes": 536_870_912, "auto.create.topics.enable": "false"},
+        "reclaimPolicy": "Delete",
+        "pod": {"labels": {"team": "a", "forebay.dev/cluster": "mine"}, "tolerations": [{"operator": "Exists"}]},
+        "metrics": {"scrapeAnnotations": false},
+    });
+    for (name, spec) in [("plain", json!({})), ("rich", rich)] {
+        let mut cluster = cluster(&spec);
+        cluster.labels_mut().insert("argocd.argoproj.io/instance".into(), "app".into());
+        let children = desired(&cluster, &defaults()).unwrap();
+        let text: Vec<String> = children.iter().map(|child| serde_yaml_ng::to_string(&child.value).unwrap()).collect();
+        let text = text.join("---\n");
+        assert!(!text.contains("argocd"), "labels of tracking tools must not reach children");
+        let path = testdata("cluster/children").join(format!("{name}.yaml"));
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(committed == text, "{} is stale: UPDATE=1 cargo test -p forebay-operator", path.display());
+    }
+}

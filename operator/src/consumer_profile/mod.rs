@@ -27,9 +27,7 @@ pub(crate) async fn reconcile(
     let started = Instant::now();
     let result = match &guarded.0 {
         Ok(profile) => one(profile, &context).await,
-        Err(error) => {
-            Ok(reconcile::undecodable(Kind::ConsumerProfile, guarded.namespace(), &guarded.name_any(), &error.error))
-        }
+        Err(error) => Ok(reconcile::undecodable(Kind::ConsumerProfile, &guarded, &error.error)),
     };
     reconcile::finish(Kind::ConsumerProfile, &guarded, &context, started, result)
 }

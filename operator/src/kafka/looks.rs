@@ -28,7 +28,14 @@ impl Look {
     }
 }
 
-type Taken = (Instant, Result<Arc<Look>, String>);
+/// A look with when it was begun (what was changed later is not in it) and ended (how old it is: a failed one may have
+/// taken long).
+#[derive(Clone, Debug)]
+struct Taken {
+    begun: Instant,
+    ended: Instant,
+    look: Result<Arc<Look>, String>,
+}
 
 /// The newest look at a Cluster's topics, and when this operator changed which topic.
 #[derive(Debug, Default)]
@@ -47,19 +54,19 @@ impl Looks {
     ) -> Result<Arc<Look>, String> {
         let mut newest = self.newest.lock().await;
         let changed = self.changed.lock().get(name).copied();
-        if let Some((taken, look)) = newest.as_ref()
-            && is_good(*taken, changed, Instant::now())
-            && look.as_ref().map_or(true, |look| look.topics.contains_key(name))
+        if let Some(taken) = newest.as_ref()
+            && is_good(taken, changed, Instant::now())
+            && taken.look.as_ref().map_or(true, |look| look.topics.contains_key(name))
         {
-            return look.clone();
+            return taken.look.clone();
         }
         let mut names = all();
         names.insert(name.to_owned());
-        let taken = Instant::now();
+        let begun = Instant::now();
         let look = take(admin, &names).await.map(Arc::new);
-        *newest = Some((taken, look.clone()));
+        *newest = Some(Taken { begun, ended: Instant::now(), look: look.clone() });
         // What was changed before this look is in it; the map stays as small as what changes within one look.
-        self.changed.lock().retain(|_, at| *at >= taken);
+        self.changed.lock().retain(|_, at| *at >= begun);
         look
     }
 
@@ -69,8 +76,8 @@ impl Looks {
     }
 }
 
-fn is_good(taken: Instant, changed: Option<Instant>, now: Instant) -> bool {
-    now.duration_since(taken) < GOOD_FOR && changed.is_none_or(|changed| changed < taken)
+fn is_good(taken: &Taken, changed: Option<Instant>, now: Instant) -> bool {
+    now.duration_since(taken.ended) < GOOD_FOR && changed.is_none_or(|changed| changed < taken.begun)
 }
 
 async fn take(admin: &Admin, names: &BTreeSet<String>) -> Result<Look, String> {
@@ -124,9 +131,11 @@ mod tests {
     fn a_look_is_good_while_young_and_only_for_topics_not_changed_after_it() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        assert!(is_good(at(0), None, at(1999)));
-        assert!(!is_good(at(0), None, at(2000)));
-        assert!(!is_good(at(0), Some(at(5)), at(10)), "the change came after the look");
-        assert!(is_good(at(6), Some(at(5)), at(10)));
+        let taken = |begun, ended| Taken { begun: at(begun), ended: at(ended), look: Err("unreachable".to_owned()) };
+        assert!(is_good(&taken(0, 0), None, at(1999)));
+        assert!(!is_good(&taken(0, 0), None, at(2000)));
+        assert!(is_good(&taken(0, 3000), None, at(4000)), "one that took long is shared by those who waited");
+        assert!(!is_good(&taken(0, 7), Some(at(5)), at(10)), "the change came while it was taken");
+        assert!(is_good(&taken(6, 7), Some(at(5)), at(10)));
     }
 }

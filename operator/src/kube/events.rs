@@ -9,6 +9,7 @@ use super::apply::FIELD_MANAGER;
 
 /// The most that the API takes.
 const NOTE_BYTES_MAX: usize = 1000;
+const ACTION_BYTES_MAX: usize = 120;
 
 /// An Event to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +45,9 @@ impl Events {
         let event = Event {
             type_: if note.warning { EventType::Warning } else { EventType::Normal },
             reason: note.reason.as_str().to_owned(),
-            note: Some(cut(&note.text)),
-            action: "Reconcile".to_owned(),
+            note: Some(cut(&note.text, NOTE_BYTES_MAX)),
+            // Part of what tells one series of Events from another: without it, different notes would count as repetitions.
+            action: cut(&note.text, ACTION_BYTES_MAX),
             secondary: None,
         };
         if let Err(error) = self.recorder.publish(&event, &object.object_ref(&())).await {
@@ -54,8 +56,8 @@ impl Events {
     }
 }
 
-fn cut(text: &str) -> String {
-    let mut end = text.len().min(NOTE_BYTES_MAX);
+fn cut(text: &str, bytes_max: usize) -> String {
+    let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -68,8 +70,8 @@ mod tests {
 
     #[test]
     fn a_long_note_is_cut_at_a_character() {
-        assert_eq!(cut("short"), "short");
-        let cut = cut(&"é".repeat(600));
-        assert!(cut.len() <= NOTE_BYTES_MAX && cut.chars().all(|c| c == 'é'));
+        assert_eq!(cut("short", 10), "short");
+        let cut = cut(&"é".repeat(600), 999);
+        assert!(cut.len() == 998 && cut.chars().all(|c| c == 'é'));
     }
 }

@@ -16,14 +16,17 @@ pub(crate) fn conditions(
     conditions::merge(previous.map_or(&[], Vec::as_slice), reports, generation.unwrap_or(0), now)
 }
 
-/// Events for conditions whose status or reason changed: a condition that just holds on is no event.
+/// Events for conditions whose status or reason changed: a condition that just holds on is no event, nor is one of the
+/// lesser ones that holds from the first.
 pub(crate) fn changes(previous: Option<&Vec<Condition>>, reports: &[ConditionReport]) -> Vec<Note> {
     use forebay_crds::{ConditionState, ConditionType, Reason};
     let changed = reports.iter().filter(|report| {
         let old = previous.into_iter().flatten().find(|old| old.type_ == report.condition_type.as_str());
+        let news = report.state == ConditionState::False || report.condition_type == ConditionType::Ready;
         match old {
+            Some(old) if old.status == "Unknown" => news,
             Some(old) => old.status != report.state.as_str() || old.reason != report.reason.as_str(),
-            None => report.state == ConditionState::False && report.condition_type != ConditionType::Progressing,
+            None => news,
         }
     });
     let told = changed.filter(|report| {

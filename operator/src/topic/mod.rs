@@ -28,7 +28,7 @@ pub(crate) async fn reconcile(guarded: Arc<Guarded<Topic>>, context: Arc<Context
     let started = Instant::now();
     let result = match &guarded.0 {
         Ok(topic) => one(topic, &context).await,
-        Err(error) => Ok(reconcile::undecodable(Kind::Topic, guarded.namespace(), &guarded.name_any(), &error.error)),
+        Err(error) => Ok(reconcile::undecodable(Kind::Topic, &guarded, &error.error)),
     };
     reconcile::finish(Kind::Topic, &guarded, &context, started, result)
 }
@@ -40,7 +40,7 @@ async fn one(topic: &Topic, context: &Context) -> Result<Done, ReconcileError> {
         match apply::apply(context, topic, &plan.actions).await? {
             apply::Applied::ObjectChanged => return Ok(Done { changed: true, requeue: Requeue::OnChange }),
             apply::Applied::Refused(refused) => plan = plan.refused(topic, &refused, Timestamp::now()),
-            apply::Applied::Done => plan = look_and_plan(topic, context).await?.after_change(),
+            apply::Applied::Done => plan = look_and_plan(topic, context).await?.after(&plan.actions),
         }
     }
     let Some(status) = &plan.status else {

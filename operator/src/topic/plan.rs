@@ -60,10 +60,13 @@ pub(crate) struct Plan {
 const UNSETTLED: Duration = Duration::from_secs(2);
 
 impl Plan {
-    /// A plan made after a change: what it still would do is left to the next pass.
-    pub(crate) fn after_change(mut self) -> Self {
+    /// A plan made after `done`: what it still would do is left to the next pass.
+    pub(crate) fn after(mut self, done: &[Action]) -> Self {
         if !self.actions.is_empty() {
             self.requeue = Requeue::After(UNSETTLED);
+        }
+        if done.iter().any(|action| matches!(action, Action::Create { .. })) {
+            self.notes.retain(|note| note.reason != Reason::TopicAdopted);
         }
         self
     }

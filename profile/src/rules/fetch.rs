@@ -12,14 +12,13 @@ pub(super) fn ceiling(judged: &Judged<'_>) -> RuleVerdict {
     let ceiling = response_ceiling(workload, settings.max_partition_fetch_bytes, settings.fetch_max_bytes);
     let partitions = workload.partitions_per_fetch();
     let limit = if ceiling == partitions.saturating_mul(settings.max_partition_fetch_bytes) {
-        format!(
-            "{partitions} partitions (of {}, over {} members and {} brokers) × max.partition.fetch.bytes {} = {}",
-            workload.partitions,
-            workload.active_members(),
-            workload.brokers,
-            size(settings.max_partition_fetch_bytes),
-            size(ceiling)
-        )
+        let (members, brokers) = (workload.active_members(), workload.brokers);
+        let share = match (members, brokers) {
+            (1, 1) => String::new(),
+            _ => format!(" (of {}, over {members} members and {brokers} brokers)", workload.partitions),
+        };
+        let each = size(settings.max_partition_fetch_bytes);
+        format!("{partitions} partitions{share} × max.partition.fetch.bytes {each} = {}", size(ceiling))
     } else {
         format!("fetch.max.bytes allows {}", size(ceiling))
     };
