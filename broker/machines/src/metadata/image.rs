@@ -14,8 +14,9 @@ pub struct MetadataImage {
     version: i64,
     cluster_id: Option<Arc<str>>,
     brokers: Arc<BTreeMap<BrokerId, BrokerImage>>,
-    topics_by_name: Arc<BTreeMap<Arc<str>, Arc<TopicImage>>>,
-    topics_by_id: Arc<BTreeMap<Uuid, Arc<TopicImage>>>,
+    topic_ids: Arc<BTreeMap<Arc<str>, Uuid>>,
+    /// Each topic is here alone, so that the records of one decision change it in place.
+    topics: Arc<BTreeMap<Uuid, Arc<TopicImage>>>,
     broker_configs: Arc<BTreeMap<BrokerId, Arc<Settings>>>,
     cluster_config: Arc<Settings>,
     next_producer_id: i64,
@@ -125,26 +126,25 @@ impl MetadataImage {
 
     /// All topics, by name.
     pub fn topics(&self) -> impl ExactSizeIterator<Item = &Arc<TopicImage>> {
-        self.topics_by_name.values()
+        self.topic_ids.values().map(|id| &self.topics[id])
     }
 
     /// The topics from a name on.
     pub fn topics_from<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Arc<TopicImage>> {
-        self.topics_by_name
-            .range::<str, _>((std::ops::Bound::Included(name), std::ops::Bound::Unbounded))
-            .map(|(_, topic)| topic)
+        let from = (std::ops::Bound::Included(name), std::ops::Bound::Unbounded);
+        self.topic_ids.range::<str, _>(from).map(|(_, id)| &self.topics[id])
     }
 
     /// A topic by name.
     #[must_use]
     pub fn topic(&self, name: &str) -> Option<&Arc<TopicImage>> {
-        self.topics_by_name.get(name)
+        self.topic_ids.get(name).and_then(|id| self.topics.get(id))
     }
 
     /// A topic by id.
     #[must_use]
     pub fn topic_by_id(&self, id: Uuid) -> Option<&Arc<TopicImage>> {
-        self.topics_by_id.get(&id)
+        self.topics.get(&id)
     }
 
     /// Settings made dynamically on one broker.
@@ -173,7 +173,7 @@ impl MetadataImage {
     /// All partitions of all topics.
     #[must_use]
     pub fn partition_count(&self) -> usize {
-        self.topics_by_name.values().map(|topic| topic.partitions.len()).sum()
+        self.topics.values().map(|topic| topic.partitions.len()).sum()
     }
 
     /// Takes in one record.
@@ -225,27 +225,29 @@ impl MetadataImage {
         if self.topic(&record.name).is_some() || self.topic_by_id(record.topic_id).is_some() {
             return Err(ReplayError::TopicExists { record: format!("{record:?}") });
         }
-        self.put_topic(TopicImage {
-            id: record.topic_id,
-            name: record.name.as_str().into(),
-            partitions: Vec::new(),
-            config: Arc::default(),
-        });
+        let name: Arc<str> = record.name.as_str().into();
+        let topic =
+            TopicImage { id: record.topic_id, name: Arc::clone(&name), partitions: Vec::new(), config: Arc::default() };
+        Arc::make_mut(&mut self.topic_ids).insert(name, topic.id);
+        Arc::make_mut(&mut self.topics).insert(topic.id, Arc::new(topic));
         Ok(())
     }
 
     fn apply_topic_removed(&mut self, id: Uuid) -> Result<(), ReplayError> {
-        let topic = Arc::make_mut(&mut self.topics_by_id)
+        let topic = Arc::make_mut(&mut self.topics)
             .remove(&id)
             .ok_or_else(|| ReplayError::NoTopic { record: format!("topicRemoved {id}") })?;
-        Arc::make_mut(&mut self.topics_by_name).remove(&topic.name);
+        Arc::make_mut(&mut self.topic_ids).remove(&topic.name);
         Ok(())
     }
 
+    fn topic_mut(&mut self, id: Uuid) -> Option<&mut TopicImage> {
+        Arc::make_mut(&mut self.topics).get_mut(&id).map(Arc::make_mut)
+    }
+
     fn apply_partition(&mut self, record: &PartitionRecord) -> Result<(), ReplayError> {
-        let topic =
-            self.topic_by_id(record.topic_id).ok_or_else(|| ReplayError::NoTopic { record: format!("{record:?}") })?;
-        let mut topic = TopicImage::clone(topic);
+        let no_topic = || ReplayError::NoTopic { record: format!("{record:?}") };
+        let topic = self.topic_mut(record.topic_id).ok_or_else(no_topic)?;
         let partition = PartitionImage::from_record(record);
         match usize::try_from(record.partition) {
             Ok(index) if index < topic.partitions.len() => topic.partitions[index] = partition,
@@ -257,7 +259,6 @@ impl MetadataImage {
                 });
             }
         }
-        self.put_topic(topic);
         Ok(())
     }
 
@@ -280,19 +281,13 @@ impl MetadataImage {
                 }
             }
             ConfigResource::Topic(name) => {
-                let topic = self.topic(name).ok_or_else(|| ReplayError::NoTopic { record: format!("{record:?}") })?;
-                let mut topic = TopicImage::clone(topic);
-                change(&mut topic.config);
-                self.put_topic(topic);
+                let id = self.topic_ids.get(name.as_str()).copied();
+                let topic = id.and_then(|id| self.topic_mut(id));
+                let no_topic = || ReplayError::NoTopic { record: format!("{record:?}") };
+                change(&mut topic.ok_or_else(no_topic)?.config);
             }
         }
         Ok(())
-    }
-
-    fn put_topic(&mut self, topic: TopicImage) {
-        let topic = Arc::new(topic);
-        Arc::make_mut(&mut self.topics_by_id).insert(topic.id, Arc::clone(&topic));
-        Arc::make_mut(&mut self.topics_by_name).insert(Arc::clone(&topic.name), topic);
     }
 
     /// The fewest records that give this image; what a log that has grown long is replaced by.
@@ -305,7 +300,7 @@ impl MetadataImage {
         for (id, settings) in self.broker_configs.iter() {
             body.extend(config_records(&ConfigResource::Broker(id.0), settings));
         }
-        for topic in self.topics_by_name.values() {
+        for topic in self.topics() {
             body.push(Record::Topic(TopicRecord { topic_id: topic.id, name: topic.name.to_string() }));
             body.extend(topic.partitions.iter().map(|partition| Record::Partition(partition.to_record(topic.id))));
             body.extend(config_records(&ConfigResource::Topic(topic.name.to_string()), &topic.config));

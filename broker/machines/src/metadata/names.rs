@@ -30,9 +30,10 @@ pub fn name_fault(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Names that metrics could not tell apart, because they write '.' as '_', have the same key.
-pub(super) fn collision_key(name: &str) -> String {
-    name.replace('.', "_")
+/// Whether metrics could not tell two names apart, because they write '.' as '_'.
+pub(super) fn collide(one: &str, other: &str) -> bool {
+    let written = |byte: u8| if byte == b'.' { b'_' } else { byte };
+    one.len() == other.len() && one.bytes().zip(other.bytes()).all(|(a, b)| written(a) == written(b))
 }
 
 #[cfg(test)]

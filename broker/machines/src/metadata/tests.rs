@@ -177,6 +177,26 @@ fn chosen_replicas_are_kept_or_refused_with_the_fault() {
 }
 
 #[test]
+fn a_published_image_does_not_change_when_the_next_one_does() {
+    let mut world = World::with_brokers(1);
+    world.create(topic("t")).unwrap();
+    let published = world.image.clone();
+    world.grow(9, None).unwrap();
+    world.alter(topic_config("t"), "a", ConfigOperation::Set("1".to_owned())).unwrap();
+    let seen = published.topic("t").unwrap();
+    assert_eq!((seen.partitions.len(), seen.config.len()), (2, 0));
+    assert_eq!(world.image.topic("t").unwrap().partitions.len(), 9);
+}
+
+#[test]
+fn a_topic_of_ten_thousand_partitions_is_made_and_grows_in_one_decision() {
+    let mut world = World::with_brokers(3);
+    world.create(NewTopic { partitions: Some(5000), replication_factor: Some(3), ..topic("t") }).unwrap();
+    world.grow(15_000, None).unwrap();
+    assert_eq!(world.image.topic("t").unwrap().partitions.len(), 15_000);
+}
+
+#[test]
 fn settings_that_cannot_be_leave_no_topic_behind() {
     let mut world = World::with_brokers(1);
     let config = Settings::from([("retention.ms".to_owned(), "wrong".to_owned())]);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use forebay_broker_wire::types::{BrokerId, Uuid};
 
 use super::{Context, Draft, PARTITIONS_PER_COMMAND_MAX, assignment_fault};
-use crate::metadata::names::collision_key;
+use crate::metadata::names::collide;
 use crate::metadata::placement::place;
 use crate::metadata::{ConfigRecord, ConfigResource, Record, Settings, TopicRecord, name_fault};
 
@@ -169,8 +169,7 @@ fn check_name(draft: &Draft, name: &str) -> Result<(), CreateTopicError> {
     if draft.image.topic(name).is_some() {
         return Err(CreateTopicError::AlreadyExists { name: name.to_owned() });
     }
-    let key = collision_key(name);
-    let other = draft.image.topics().find(|other| name.contains(['.', '_']) && collision_key(&other.name) == key);
+    let other = draft.image.topics().find(|other| collide(name, &other.name));
     match other {
         Some(other) => Err(CreateTopicError::Collides { name: name.to_owned(), other: other.name.to_string() }),
         None => Ok(()),
