@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_broker_partition::UpdateError;
 use tokio::time::{Instant, sleep_until};
 
 use super::append::now_ms;
@@ -64,6 +65,8 @@ fn upkeep(broker: &Broker) {
         }
         match hosted.partition.maintain(now_ms()) {
             Ok(report) => tracing::debug!(topic = %hosted.topic, partition = %hosted.index, ?report, "upkeep"),
+            // Deleted since the list was made.
+            Err(UpdateError::Closed(_)) => {}
             Err(error) => tracing::error!(topic = %hosted.topic, partition = %hosted.index, %error, "upkeep failed"),
         }
     }
