@@ -28,7 +28,6 @@ pub(crate) struct Hosted {
     /// Its own number, which says which disk thread it belongs to.
     pub(crate) number: usize,
     pub(crate) topic: Arc<str>,
-    pub(crate) topic_id: Uuid,
     pub(crate) index: PartitionIndex,
     pub(crate) partition: Partition,
     pub(crate) topic_metrics: TopicMetrics,
@@ -71,11 +70,10 @@ impl Hosted {
         topic_metrics: TopicMetrics,
         settings: &PartitionSettings,
     ) -> Arc<Self> {
-        let Place { number, topic, topic_id, index, dir, leader_epoch: _ } = place;
+        let Place { number, topic, index, dir, .. } = place;
         Arc::new_cyclic(|this| Self {
             number,
             topic,
-            topic_id,
             index,
             partition,
             topic_metrics,
