@@ -165,7 +165,7 @@ impl Broker {
         if let Err(error) = self.metadata.close() {
             tracing::error!(%error, "the metadata log could not be closed");
         }
-        self.partitions.close();
+        self.partitions.close(self.config.threads.recovery_per_data_dir);
         tracing::info!("stopped");
     }
 }

@@ -22,7 +22,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     // Threads
     Definition::broker("num.network.threads", Kind::Int, None, "Threads that serve connections; default: the cores the container may use, at most 6.").at_least(1),
     Definition::broker("num.io.threads", Kind::Int, None, "Threads that write to disk and read what memory does not hold; default: the cores the container may use, 2 to 16.").at_least(1),
-    Definition::broker("num.recovery.threads.per.data.dir", Kind::Int, Some("2"), "Threads for each log dir that check logs after an unclean stop.").at_least(1),
+    Definition::broker("num.recovery.threads.per.data.dir", Kind::Int, Some("2"), "Threads for each log dir that open logs, check them after an unclean stop, and close them.").at_least(1),
     Definition::broker("background.threads", Kind::Int, Some("2"), "Threads for retention, compaction and deletion. Kafka's default is 10.").at_least(1),
     // Bounds
     Definition::broker("queued.max.requests", Kind::Int, Some("500"), "Requests of one connection that may wait for an answer before the broker stops reading from it.").at_least(1),

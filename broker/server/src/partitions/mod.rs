@@ -7,6 +7,7 @@
 mod changes;
 mod hosted;
 mod open;
+mod per_dir;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ pub(crate) struct PartitionTable {
     next_number: AtomicUsize,
     following: Mutex<Following>,
     shutdown: CancellationToken,
-    /// A stop came while logs were being opened: those left out were not closed cleanly either.
+    /// A log was not opened because a stop came, or could not be closed: nothing may be said to be clean.
     incomplete: AtomicBool,
 }
 
@@ -122,14 +123,19 @@ impl PartitionTable {
                 (place, settings(topic, found, *index))
             })
             .collect();
-        open::open_all(logs, config.threads.recovery_per_data_dir, |place, settings| {
-            if self.shutdown.is_cancelled() {
-                self.incomplete.store(true, Ordering::Relaxed);
-                return;
-            }
-            self.open_one(place, &settings, metrics);
-            progress(Progress::Opened);
-        });
+        per_dir::for_each(
+            logs,
+            |(place, _)| &place.dir,
+            config.threads.recovery_per_data_dir,
+            |(place, settings)| {
+                if self.shutdown.is_cancelled() {
+                    self.incomplete.store(true, Ordering::Relaxed);
+                    return;
+                }
+                self.open_one(place, &settings, metrics);
+                progress(Progress::Opened);
+            },
+        );
         for topic in &changes.configure {
             let found = effective::topic_config(config, image, topic);
             for partition in &topic.partitions {
@@ -185,16 +191,21 @@ impl PartitionTable {
     }
 
     /// Flushes and closes every log, then says of each directory that it was closed cleanly. Blocks.
-    pub(crate) fn close(&self) {
-        let mut open = self.open.write();
-        let mut clean = !self.incomplete.load(Ordering::Relaxed);
-        for (_, hosted) in open.drain() {
-            if let Err(error) = hosted.partition.close() {
-                clean = false;
-                tracing::error!(topic = %hosted.topic, partition = %hosted.index, %error, "a log could not be closed");
-            }
-        }
-        drop(open);
+    pub(crate) fn close(&self, threads_per_dir: usize) {
+        // Taken out first: whoever looks up now, a scrape say, finds nothing and does not wait.
+        let open: Vec<_> = std::mem::take(&mut *self.open.write()).into_values().collect();
+        per_dir::for_each(
+            open,
+            |hosted| &hosted.dir,
+            threads_per_dir,
+            |hosted| {
+                if let Err(error) = hosted.partition.close() {
+                    self.incomplete.store(true, Ordering::Relaxed);
+                    tracing::error!(topic = %hosted.topic, partition = %hosted.index, %error, "a log could not be closed");
+                }
+            },
+        );
+        let clean = !self.incomplete.load(Ordering::Relaxed);
         for dir in self.dirs.iter().filter(|_| clean) {
             if let Err(error) = dir.log_dir.close_clean() {
                 tracing::error!(dir = %dir.log_dir.path().display(), %error, "a log directory could not be closed");

@@ -1,46 +1,9 @@
-//! Opening logs: several at a time in each directory, because after an unclean stop each of them may have to be checked.
-
-use std::sync::Arc;
+//! Opening one log of a topic, whatever else has its name.
 
 use forebay_broker_partition::{OpenPartition, Partition};
 use forebay_broker_storage::{LogConfig, LogName, OpenLogError, TopicIdError};
-use parking_lot::Mutex;
 
 use super::hosted::Place;
-use crate::metadata::effective::PartitionSettings;
-
-/// Calls `open` for each log, on up to `threads_per_dir` threads for each directory.
-pub(super) fn open_all(
-    logs: Vec<(Place, PartitionSettings)>,
-    threads_per_dir: usize,
-    open: impl Fn(Place, PartitionSettings) + Sync,
-) {
-    if logs.len() <= 1 {
-        logs.into_iter().for_each(|(place, config)| open(place, config));
-        return;
-    }
-    let mut by_dir: Vec<Vec<(Place, PartitionSettings)>> = Vec::new();
-    for log in logs {
-        match by_dir.iter_mut().find(|dir| Arc::ptr_eq(&dir[0].0.dir, &log.0.dir)) {
-            Some(dir) => dir.push(log),
-            None => by_dir.push(vec![log]),
-        }
-    }
-    std::thread::scope(|scope| {
-        for dir in by_dir {
-            let threads = threads_per_dir.clamp(1, dir.len());
-            let left = Arc::new(Mutex::new(dir.into_iter()));
-            for _ in 0..threads {
-                let (left, open) = (Arc::clone(&left), &open);
-                scope.spawn(move || {
-                    while let Some((place, config)) = { left.lock().next() } {
-                        open(place, config);
-                    }
-                });
-            }
-        }
-    });
-}
 
 /// Opens one log. A directory of another topic of this name is set aside first.
 pub(super) fn open(place: &Place, config: LogConfig) -> Result<Partition, OpenLogError> {
