@@ -1,21 +1,42 @@
 //! `cargo xtask test`: the README's test command, and what `.ci/run` calls.
 //!
-//! From cheap to dear: what fails early costs little. Each part installs what it needs.
+//! From cheap to dear: what fails early costs little. Each part installs what it needs; what is dear to build is kept by content
+//! under the user's cache folder.
+
+use std::process::Command;
 
 use anyhow::Result;
 
 use crate::check;
-use crate::run::{cargo, step};
+use crate::run::{cargo, step, workspace_root};
 
 /// Options of `cargo xtask test`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     check: check::Args,
+    /// Stop before what needs root: other people's clients and the Kubernetes cluster.
+    #[arg(long)]
+    no_root: bool,
 }
 
 /// Runs everything; the first failure ends it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     check::run(&args.check)?;
-    step("unit, golden, property and in-process tests", &mut cargo(&["test", "--workspace", "--quiet"]))
+    step("unit, golden, property and in-process tests", &mut cargo(&["test", "--workspace", "--quiet"]))?;
+    xtask("generated messages are fresh", &["generate", "messages", "--check"])?;
+    xtask("golden bytes are fresh", &["generate", "golden", "--check"])?;
+    xtask("decoders, fuzzed", &["fuzz", "--seconds", "10"])?;
+    xtask("chart", &["chart"])?;
+    if args.no_root {
+        return Ok(());
+    }
+    let compat = workspace_root().join("e2e/compat/run");
+    step("other people's clients", Command::new(compat).args(["--records", "20000"]))?;
+    xtask("real Kubernetes", &["e2e"])
+}
+
+/// A task of this program, as a user would start it.
+fn xtask(name: &str, arguments: &[&str]) -> Result<()> {
+    step(name, Command::new(std::env::current_exe()?).args(arguments).current_dir(workspace_root()))
 }
