@@ -21,6 +21,7 @@ impl World {
         world
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "tests read better without a reference at each call")]
     fn submit(&mut self, command: Command) -> Reply {
         let next = &mut self.next;
         let mut new_id = || {
