@@ -153,31 +153,39 @@ fn rust_files_are_short_and_say_what_they_are_for() {
 #[test]
 fn no_file_is_an_orphan() {
     let sources = with_extension("rs");
+    let declared: BTreeSet<_> = sources.iter().flat_map(|(_, text)| declared_modules(text)).collect();
     let mut problems = Vec::new();
     for (path, _) in &sources {
         let stem = path.file_stem().unwrap().to_string_lossy().to_string();
         let folder = path.parent().unwrap();
-        let is_target =
-            ["src", "tests", "benches", "bin", "examples", "fuzz_targets"].iter().any(|name| folder.ends_with(name))
-                && (!folder.ends_with("src") || matches!(stem.as_str(), "lib" | "main"));
+        let targets = ["src", "tests", "benches", "bin", "examples", "fuzz_targets"];
+        let is_target = targets.iter().any(|name| folder.ends_with(name))
+            && (!folder.ends_with("src") || matches!(stem.as_str(), "lib" | "main"));
         let is_folder_target =
-            stem == "main" && folder.parent().is_some_and(|up| up.ends_with("tests") || up.ends_with("examples"));
-        if is_target || stem == "build" || is_folder_target {
+            stem == "main" && folder.parent().is_some_and(|up| targets.iter().any(|name| up.ends_with(name)));
+        if is_target || is_folder_target || stem == "build" {
             continue;
         }
         let name = if stem == "mod" { folder.file_name().unwrap().to_string_lossy().to_string() } else { stem };
-        let declares = |text: &str| {
-            text.lines().any(|line| {
-                let line = line.trim();
-                line.ends_with(&format!("mod {name};"))
-                    || line.contains(&format!("\"{}\"", path.file_name().unwrap().to_string_lossy()))
-            })
-        };
-        if !sources.iter().any(|(other, text)| other != path && declares(text)) {
+        let file_name = path.file_name().unwrap().to_string_lossy().to_string();
+        if !declared.contains(&name) && !declared.contains(&file_name) {
             problems.push(format!("{}: no `mod {name};` anywhere: use the file or delete it", path.display()));
         }
     }
     fail_with(&problems);
+}
+
+/// The names in `mod name;` and the files in `#[path = "file.rs"]` of a source.
+fn declared_modules(text: &str) -> Vec<String> {
+    let of_line = |line: &str| {
+        let line = line.trim();
+        if let Some(path) = line.strip_prefix("#[path = \"").and_then(|rest| rest.strip_suffix("\"]")) {
+            return path.rsplit('/').next().map(str::to_string);
+        }
+        let (before, name) = line.strip_suffix(';')?.rsplit_once("mod ")?;
+        (before.is_empty() || before.starts_with("pub")).then(|| name.to_string())
+    };
+    text.lines().filter_map(of_line).collect()
 }
 
 #[test]
