@@ -8,6 +8,8 @@
 //! What must always hold: converged input makes no write and no change on a broker; the condition `Ready` exists after
 //! the first reconcile and carries the generation that it judges.
 
+#[cfg(test)]
+mod api_tests;
 mod args;
 mod backoff;
 mod cluster;

@@ -1,0 +1,217 @@
+//! Whole reconciles against a service in place of the Kubernetes API: which requests are made, and that converged input
+//! makes no write. What the real API server does with them is tested end to end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use clap::Parser;
+use forebay_crds::{Cluster, Topic};
+use http::{Method, Request, Response};
+use kube::client::{Body, Client};
+use kube::core::DeserializeGuard;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::args::Args;
+use crate::backoff::Backoff;
+use crate::context::Context;
+use crate::kafka::KafkaClusters;
+use crate::kube::events::Events;
+use crate::metrics::Metrics;
+use crate::stores::Stores;
+use crate::{cluster, topic};
+
+/// Keeps what is applied, answers with it, and remembers each write.
+#[derive(Debug, Default)]
+struct Api {
+    objects: Mutex<BTreeMap<String, Value>>,
+    writes: Mutex<Vec<String>>,
+    /// A path that is refused.
+    refuses: Option<&'static str>,
+}
+
+/// A status is written to an object that has a spec: it must decode.
+fn spec_of(path: &str) -> Value {
+    if path.contains("/topics/") {
+        return json!({"clusterRef": {"name": "c"}, "partitions": 1});
+    }
+    cluster_object()["spec"].clone()
+}
+
+impl Api {
+    fn answer(&self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
+        let refusal = |code: u16, reason: &str, message: &str| {
+            let kind = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure"});
+            let mut status = kind;
+            (status["code"], status["reason"], status["message"]) = (code.into(), reason.into(), message.into());
+            (code, status)
+        };
+        let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+        if *method != Method::GET && !path.contains("/events") {
+            self.writes.lock().push(format!("{method} {path}"));
+        }
+        if self.refuses.is_some_and(|refused| path.ends_with(refused) && *method == Method::PATCH) {
+            return refusal(403, "Forbidden", "not allowed here");
+        }
+        let mut objects = self.objects.lock();
+        match *method {
+            Method::GET if path.ends_with("/pods") || path.ends_with("/persistentvolumeclaims") => {
+                (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": []}))
+            }
+            Method::GET => {
+                objects.get(path).map_or_else(|| refusal(404, "NotFound", "not found"), |object| (200, object.clone()))
+            }
+            Method::PATCH if path.ends_with("/status") => {
+                let object = objects.entry(path.trim_end_matches("/status").to_owned()).or_insert_with(|| json!({}));
+                for key in ["apiVersion", "kind", "metadata"] {
+                    object[key] = body[key].clone();
+                }
+                object["spec"] = spec_of(path);
+                object["status"] = body["status"].clone();
+                (200, object.clone())
+            }
+            Method::PATCH => {
+                let object = objects.entry(path.to_owned()).or_insert_with(|| json!({}));
+                for (key, value) in body.as_object().into_iter().flatten() {
+                    object[key] = value.clone();
+                }
+                if path.contains("forebay.dev") {
+                    object["spec"] = spec_of(path);
+                }
+                object["metadata"]["uid"] = "uid".into();
+                object["metadata"]["generation"] = 1.into();
+                if path.contains("statefulsets") {
+                    object["status"] = json!({"observedGeneration": 1, "updateRevision": "r"});
+                }
+                (200, object.clone())
+            }
+            _ => (201, body),
+        }
+    }
+
+    /// The writes since the last call.
+    fn written(&self) -> Vec<String> {
+        std::mem::take(&mut self.writes.lock())
+    }
+}
+
+fn context(api: &Arc<Api>) -> Arc<Context> {
+    let api = Arc::clone(api);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let api = Arc::clone(&api);
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let (code, answer) = api.answer(&head.method, head.uri.path(), &body);
+            let response = Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()));
+            Ok::<_, std::convert::Infallible>(response.unwrap())
+        }
+    });
+    let client = Client::new(service, "n");
+    Arc::new(Context {
+        events: Events::new(client.clone(), "test".to_owned()),
+        client,
+        args: Args::parse_from(["forebay-operator", "--bootstrap", "127.0.0.1:1"]),
+        metrics: Metrics::new().unwrap(),
+        kafka: KafkaClusters::default(),
+        backoff: Backoff::default(),
+        stores: Stores::default(),
+    })
+}
+
+const CLUSTER_PATH: &str = "/apis/forebay.dev/v1alpha1/namespaces/n/clusters/c";
+
+fn cluster_object() -> Value {
+    json!({
+        "apiVersion": "forebay.dev/v1alpha1", "kind": "Cluster",
+        "metadata": {"name": "c", "namespace": "n", "uid": "u", "generation": 1},
+        "spec": {"replicas": 1, "disks": [{"name": "data", "size": "1Gi"}]},
+    })
+}
+
+/// The Cluster as the watch would bring it: with the status that was written.
+fn cluster_as_stored(api: &Api) -> Arc<DeserializeGuard<Cluster>> {
+    let mut object = cluster_object();
+    if let Some(stored) = api.objects.lock().get(CLUSTER_PATH) {
+        object["status"] = stored["status"].clone();
+    }
+    Arc::new(DeserializeGuard(Ok(serde_json::from_value(object).unwrap())))
+}
+
+#[tokio::test]
+async fn a_new_cluster_is_applied_once_and_then_nothing_is_written() {
+    let api = Arc::new(Api::default());
+    let context = context(&api);
+    cluster::reconcile(cluster_as_stored(&api), Arc::clone(&context)).await.unwrap();
+    let writes = api.written();
+    assert_eq!(writes.len(), 6, "five children and the status: {writes:?}");
+    assert!(writes[4].ends_with("/statefulsets/c-broker") && writes[5].ends_with("/clusters/c/status"), "{writes:?}");
+
+    cluster::reconcile(cluster_as_stored(&api), Arc::clone(&context)).await.unwrap();
+    assert_eq!(
+        api.written(),
+        ["PATCH /apis/forebay.dev/v1alpha1/namespaces/n/clusters/c/status"],
+        "the children are there now"
+    );
+    for _ in 0..3 {
+        cluster::reconcile(cluster_as_stored(&api), Arc::clone(&context)).await.unwrap();
+        assert_eq!(api.written(), Vec::<String>::new());
+    }
+    let metrics = context.metrics.render();
+    assert!(metrics.contains("reconciles_total{kind=\"Cluster\",outcome=\"unchanged\"} 3\n"), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_child_that_is_refused_stops_no_other_and_is_in_the_status() {
+    let api = Arc::new(Api { refuses: Some("/services/c-bootstrap"), ..Api::default() });
+    let context = context(&api);
+    cluster::reconcile(cluster_as_stored(&api), Arc::clone(&context)).await.unwrap();
+    assert!(api.written().iter().any(|write| write.ends_with("/statefulsets/c-broker")));
+    let objects = api.objects.lock();
+    let conditions = objects[CLUSTER_PATH]["status"]["conditions"].to_string();
+    assert!(conditions.contains("apply Service/c-bootstrap: not allowed here"), "{conditions}");
+    assert!(conditions.contains("KubernetesError"), "{conditions}");
+}
+
+#[tokio::test]
+async fn a_status_that_can_not_be_written_is_an_error_and_is_counted() {
+    let api = Arc::new(Api { refuses: Some("/clusters/c/status"), ..Api::default() });
+    let context = context(&api);
+    let error = cluster::reconcile(cluster_as_stored(&api), Arc::clone(&context)).await.unwrap_err();
+    assert!(error.to_string().contains("write status of Cluster c"), "{error}");
+    assert!(context.metrics.render().contains("reconciles_total{kind=\"Cluster\",outcome=\"error\"} 1\n"));
+}
+
+fn topic_object(deleting: bool) -> Arc<DeserializeGuard<Topic>> {
+    let mut object = json!({
+        "apiVersion": "forebay.dev/v1alpha1", "kind": "Topic",
+        "metadata": {"name": "t", "namespace": "n", "uid": "u", "generation": 1, "resourceVersion": "5", "finalizers": ["other/one", "forebay.dev/topic"]},
+        "spec": {"clusterRef": {"name": "c"}, "partitions": 1},
+    });
+    if deleting {
+        object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    }
+    Arc::new(DeserializeGuard(Ok(serde_json::from_value(object).unwrap())))
+}
+
+#[tokio::test]
+async fn a_topic_whose_cluster_is_gone_is_let_go_and_only_our_finalizer_is_taken() {
+    let api = Arc::new(Api::default());
+    topic::reconcile(topic_object(true), context(&api)).await.unwrap();
+    assert_eq!(api.written(), ["PATCH /apis/forebay.dev/v1alpha1/namespaces/n/topics/t"]);
+    let objects = api.objects.lock();
+    let metadata = &objects["/apis/forebay.dev/v1alpha1/namespaces/n/topics/t"]["metadata"];
+    assert_eq!((&metadata["finalizers"], &metadata["resourceVersion"]), (&json!(["other/one"]), &json!("5")));
+}
+
+#[tokio::test]
+async fn a_topic_whose_brokers_do_not_answer_is_kept_and_says_so() {
+    let api = Arc::new(Api::default());
+    api.objects.lock().insert(CLUSTER_PATH.to_owned(), cluster_object());
+    api.objects.lock().insert("/api/v1/namespaces/n".to_owned(), json!({"metadata": {"name": "n"}}));
+    topic::reconcile(topic_object(true), context(&api)).await.unwrap();
+    assert_eq!(api.written(), ["PATCH /apis/forebay.dev/v1alpha1/namespaces/n/topics/t/status"]);
+    let objects = api.objects.lock();
+    let conditions = objects["/apis/forebay.dev/v1alpha1/namespaces/n/topics/t"]["status"]["conditions"].to_string();
+    assert!(conditions.contains("ClusterNotReachable") && conditions.contains("127.0.0.1:1"), "{conditions}");
+}
