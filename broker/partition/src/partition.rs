@@ -293,6 +293,7 @@ impl Partition {
     }
 
     /// Takes no more appends and reads, wakes all waiters and removes the log (its files after `file.delete.delay.ms`).
+    /// Durable after [`LogDir::commit_deletions`].
     pub fn delete(&self, now_ms: i64) -> Result<(), UpdateError> {
         let _stopped = self.stop_compaction();
         let log = self.writer.lock();

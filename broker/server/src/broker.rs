@@ -221,6 +221,7 @@ fn remove_leftovers(metadata: &MetadataStore, log_dirs: &[Arc<LogDir>]) -> anyho
                 log_dir.delete_log(&log, now_ms(), now_ms())?;
             }
         }
+        log_dir.commit_deletions()?;
     }
     Ok(())
 }

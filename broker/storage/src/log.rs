@@ -186,6 +186,7 @@ impl PartitionLog {
     }
 
     /// Takes the log out of service for good (it must not be used after that); its directory is removed when `file.delete.delay.ms` is over.
+    /// Durable after [`LogDir::commit_deletions`].
     pub fn delete(&self, now_ms: i64) -> Result<(), DiskError> {
         let delay_ms = i64::try_from(self.config.file_delete_delay_ms).unwrap_or(i64::MAX);
         self.log_dir.delete_log(&self.name, now_ms, now_ms.saturating_add(delay_ms))

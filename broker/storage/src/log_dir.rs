@@ -5,10 +5,11 @@
 //! holds is no longer known; clients' appends stop before the disk is full (reserve), so that reads, retention and a restart still work.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -90,6 +91,7 @@ pub struct LogDir {
     clean_to: Mutex<PartitionOffsets>,
     /// Deleted logs' directories and when to remove them, in milliseconds.
     deleted: Mutex<Vec<(PathBuf, i64)>>,
+    deletions_pending: AtomicBool,
     reserve_bytes: AtomicU64,
     free_bytes: AtomicU64,
     bytes_since_space_check: AtomicU64,
@@ -127,6 +129,7 @@ impl LogDir {
             log_starts: Mutex::new(log_starts),
             clean_to: Mutex::new(clean_to),
             deleted: Mutex::new(Vec::new()),
+            deletions_pending: AtomicBool::new(false),
             reserve_bytes: AtomicU64::new(reserve_bytes),
             free_bytes: AtomicU64::new(u64::MAX),
             bytes_since_space_check: AtomicU64::new(0),
@@ -135,6 +138,7 @@ impl LogDir {
             disk,
         };
         log_dir.refresh_space()?;
+        log_dir.forget_deleted()?;
         Ok(Arc::new(log_dir))
     }
 
@@ -277,20 +281,52 @@ impl LogDir {
     }
 
     /// Takes a log that is not open out of service: its directory is renamed at once and removed at `remove_at_ms` (see
-    /// [`Self::remove_deleted`]).
+    /// [`Self::remove_deleted`]). A crash may undo it until [`Self::commit_deletions`], which serves any number of logs.
     pub fn delete_log(&self, name: &LogName, now_ms: i64, remove_at_ms: i64) -> Result<(), DiskError> {
         let from = self.path.join(name.to_string());
         let to = self.path.join(names::deleted_dir(name, now_ms));
         self.disk.rename(&from, &to)?;
-        self.disk.sync_dir(&self.path)?;
         self.deleted.lock().push((to, remove_at_ms));
-        let known = self.log_starts.lock().remove(&name.key());
+        self.log_starts.lock().remove(&name.key());
         self.recovery_points.lock().remove(&name.key());
         self.clean_to.lock().remove(&name.key());
+        self.deletions_pending.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// Makes deletions durable, with what the checkpoints said of those logs: a new log of the same name must not inherit it.
+    pub fn commit_deletions(&self) -> Result<(), DiskError> {
+        if !self.deletions_pending.swap(false, Relaxed) {
+            return Ok(());
+        }
+        let committed = self.disk.sync_dir(&self.path).and_then(|()| self.write_all_checkpoints());
+        self.deletions_pending.fetch_or(committed.is_err(), Relaxed);
+        committed
+    }
+
+    fn write_all_checkpoints(&self) -> Result<(), DiskError> {
         self.write_checkpoints()?;
-        if known.is_some() {
-            let log_starts = self.log_starts.lock();
-            checkpoint::write_partition_offsets(&self.disk, &self.path.join(LOG_STARTS), &log_starts)?;
+        let log_starts = self.log_starts.lock();
+        checkpoint::write_partition_offsets(&self.disk, &self.path.join(LOG_STARTS), &log_starts)?;
+        drop(log_starts);
+        let clean_to = self.clean_to.lock();
+        checkpoint::write_partition_offsets(&self.disk, &self.path.join(CLEANER_OFFSETS), &clean_to)
+    }
+
+    /// Forgets what the checkpoints say of logs that are not there: a crash came between their deletion and its commit.
+    fn forget_deleted(&self) -> Result<(), DiskError> {
+        let there: BTreeSet<_> = self.logs()?.iter().map(LogName::key).collect();
+        let mut forgotten = false;
+        for offsets in [&self.recovery_points, &self.log_starts, &self.clean_to] {
+            let mut offsets = offsets.lock();
+            let before = offsets.len();
+            offsets.retain(|log, _| there.contains(log));
+            forgotten |= offsets.len() < before;
+        }
+        // On a full disk it fails, which must not keep it from starting; nothing can be created there in the meantime.
+        self.deletions_pending.store(forgotten, Relaxed);
+        if let Err(error) = self.commit_deletions() {
+            tracing::warn!(%error, "checkpoints still name deleted logs");
         }
         Ok(())
     }

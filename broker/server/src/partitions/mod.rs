@@ -107,6 +107,7 @@ impl PartitionTable {
         for topic in &changes.removed {
             self.remove(topic, &mut following.located, metrics);
         }
+        self.commit_deletions();
         progress(Progress::ToOpen(changes.open.len()));
         let places = changes.open.iter().map(|(topic, index)| self.place(topic, *index, &mut following.located));
         let settings = |topic: &TopicImage, settings: &TopicConfig, index: PartitionIndex| {
@@ -188,6 +189,15 @@ impl PartitionTable {
             }
         }
         metrics.forget_topic(&topic.name);
+    }
+
+    /// Once for all that one change of the metadata removed.
+    fn commit_deletions(&self) {
+        for dir in &self.dirs {
+            if let Err(error) = dir.log_dir.commit_deletions() {
+                tracing::error!(dir = %dir.log_dir.path().display(), %error, "deletions are not durable yet");
+            }
+        }
     }
 
     /// Flushes and closes every log, then says of each directory that it was closed cleanly. Blocks.

@@ -102,6 +102,26 @@ fn an_idle_segment_is_rolled_by_its_age() {
     assert!(!log.maintain(Offset(1), NOW_MS + 9999).unwrap().rolled, "an empty one is not");
 }
 
+/// The directory is renamed, the checkpoints still name the log: what a crash before the commit leaves.
+#[test]
+fn a_new_log_inherits_nothing_from_a_deleted_one_of_its_name_even_over_a_crash() {
+    let dir = temp_dir();
+    let mut log = filled(dir.path(), &LogConfig::default());
+    let log_dir = Arc::clone(log.log_dir());
+    let end = log.log_end();
+    log.flush().unwrap();
+    log.delete_records_before(end, NOW_MS).unwrap();
+    log_dir.write_checkpoints().unwrap();
+    log.delete(NOW_MS).unwrap();
+    drop((log, log_dir));
+    let log_dir = super::log_dir(dir.path());
+    let (log, _) = open(&log_dir, LogConfig::default());
+    assert_eq!((log.log_start(), log.log_end()), (Offset(0), Offset(0)));
+    drop((log, log_dir));
+    let (log, _) = open(&super::log_dir(dir.path()), LogConfig::default());
+    assert_eq!((log.log_start(), log.log_end()), (Offset(0), Offset(0)), "not from the files either");
+}
+
 #[test]
 fn a_deleted_log_is_gone_at_once_and_its_files_after_the_delay() {
     let dir = temp_dir();
