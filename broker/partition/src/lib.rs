@@ -2,18 +2,25 @@
 //!
 //! [`Partition`] is synchronous and runs as it is in the server and in simulation. Storage and machines meet only here.
 
+mod commits;
+mod following;
 mod partition;
 mod reading;
+mod roles;
 #[cfg(test)]
 mod tests;
 mod unacknowledged;
 mod waiters;
 
+pub use commits::{CommitGuard, CommitOutcome, CommitWaiter};
+pub use following::{FetchPosition, FollowError, LeaderAnswer};
+pub use forebay_broker_machines::replication::{EpochEnd, IsrAnswer, IsrProposal, RoleKind, Settings};
 pub use forebay_broker_storage::{
     AppendRequest, Appended, CompactionError, CompactionReport, DiskFull, FileSlice, FlushError, FoundOffset,
     InvalidBatch, LogConfig, LogDir, LogError, LogName, MaintenanceReport, OpenLogError, Origin, Poisoned,
     RecoveryReport, SequenceError, TimestampSpec,
 };
-pub use partition::{AppendError, Closed, OpenPartition, Partition, PartitionOffsets, UpdateError};
+pub use partition::{AppendError, Closed, NotLeader, OpenPartition, Partition, PartitionOffsets, UpdateError};
 pub use reading::{FetchSpec, Isolation, ReadError, ReadResult};
+pub use roles::{ReplicaFetch, ReplicaRead};
 pub use waiters::{FetchWaiter, WatchGuard};

@@ -1,7 +1,7 @@
-//! One partition that this broker leads.
+//! One partition of which this broker has a replica: opening, appending as its leader, flushing, upkeep.
 //!
 //! Three locks, never held the wrong way round: `writer` (the log; held during appends and upkeep, so possibly as long as a disk takes),
-//! then `state` (high watermark and epoch; never during I/O), then the reader's own view. Readers take only the last two. A flush waits for
+//! then `state` (the replication machine; never during I/O), then the reader's own view. Readers take only the last two. A flush waits for
 //! the disk with no lock held. Waiters are told after the locks are released.
 
 use std::sync::{
@@ -9,15 +9,19 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use forebay_broker_machines::replication::{CommitRule, Leader};
+use forebay_broker_machines::{
+    metadata::PartitionImage,
+    replication::{CommitRule, Effects, Event, IsrProposal, Replica, RoleKind, Settings},
+};
 use forebay_broker_storage::{
     AppendRequest, Appended, CompactionError, CompactionReport, FlushError, LogConfig, LogDir, LogError, LogName,
     LogReader, MaintenanceReport, OpenLogError, PartitionLog, RecoveryReport,
 };
-use forebay_broker_wire::types::{LeaderEpoch, Offset, Uuid};
+use forebay_broker_wire::types::{BrokerId, LeaderEpoch, Offset, PartitionIndex, Uuid};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
+    commits::CommitWaiters,
     unacknowledged::Unacknowledged,
     waiters::{FetchWaiter, Waiters, WatchGuard},
 };
@@ -43,9 +47,22 @@ pub struct Closed {
     pub name: LogName,
 }
 
+/// Another broker leads the partition, or none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("this broker does not lead partition {name} (leader epoch {epoch})")]
+pub struct NotLeader {
+    /// Topic and index.
+    pub name: LogName,
+    /// The newest epoch known here.
+    pub epoch: LeaderEpoch,
+}
+
 /// Why a request was not appended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
+    /// Another broker leads.
+    #[error(transparent)]
+    NotLeader(#[from] NotLeader),
     /// The partition is closed.
     #[error(transparent)]
     Closed(#[from] Closed),
@@ -60,6 +77,9 @@ pub enum UpdateError {
     /// The partition is closed.
     #[error(transparent)]
     Closed(#[from] Closed),
+    /// Another broker leads.
+    #[error(transparent)]
+    NotLeader(#[from] NotLeader),
     /// The log failed or refused.
     #[error(transparent)]
     Log(#[from] LogError),
@@ -81,8 +101,8 @@ pub struct PartitionOffsets {
 /// One partition.
 #[derive(Debug)]
 pub struct Partition {
-    name: LogName,
-    writer: Mutex<PartitionLog>,
+    pub(crate) name: LogName,
+    pub(crate) writer: Mutex<PartitionLog>,
     pub(crate) state: Mutex<State>,
     pub(crate) reader: LogReader,
     waiters: Arc<Waiters>,
@@ -93,15 +113,56 @@ pub struct Partition {
 
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) leader: Leader,
-    unacknowledged: Unacknowledged,
+    pub(crate) replica: Replica,
+    pub(crate) unacknowledged: Unacknowledged,
+    pub(crate) commits: CommitWaiters,
+    /// What the controller is to be asked, until somebody takes it.
+    pub(crate) proposal: Option<IsrProposal>,
     closed: bool,
+}
+
+/// What to do when no lock is held any more.
+#[must_use]
+#[derive(Debug, Default)]
+pub(crate) struct Wakeups {
+    /// So many bytes came below the high watermark.
+    advanced: Option<u64>,
+    commits: Vec<crate::commits::Due>,
+    leadership_changed: bool,
 }
 
 impl State {
     /// Without transactions nothing below the high watermark is undecided.
     pub(crate) fn last_stable_offset(&self) -> Offset {
-        self.leader.high_watermark()
+        self.replica.high_watermark()
+    }
+
+    /// Lets the machine take in an event and notes what it wants done.
+    pub(crate) fn step(&mut self, event: &Event, now_ms: i64, wakeups: &mut Wakeups) -> Effects {
+        let effects = self.replica.step(event, now_ms);
+        if effects.leadership_changed {
+            self.proposal = None;
+            wakeups.leadership_changed = true;
+            wakeups.commits.extend(self.commits.lost_leadership());
+        }
+        if let Some(high_watermark) = effects.high_watermark {
+            *wakeups.advanced.get_or_insert_default() += self.unacknowledged.take_below(high_watermark);
+            wakeups.commits.extend(self.commits.committed(high_watermark));
+        }
+        if effects.below_min_isr {
+            wakeups.commits.extend(self.commits.below_min_isr());
+        }
+        if effects.proposal.is_some() {
+            self.proposal.clone_from(&effects.proposal);
+        }
+        effects
+    }
+
+    pub(crate) fn check_leader(&self, name: &LogName) -> Result<(), NotLeader> {
+        match self.replica.role() {
+            RoleKind::Leader => Ok(()),
+            RoleKind::Follower => Err(NotLeader { name: name.clone(), epoch: self.replica.epoch() }),
+        }
     }
 
     pub(crate) fn check_open(&self, name: &LogName) -> Result<(), Closed> {
@@ -114,18 +175,34 @@ fn rule(config: &LogConfig) -> CommitRule {
 }
 
 impl Partition {
-    /// Loads the partition's log, or starts an empty one, and leads it.
+    /// Loads the partition's log, or starts an empty one, and leads it as its only replica.
     pub fn open(log_dir: &Arc<LogDir>, open: OpenPartition) -> Result<(Self, RecoveryReport), OpenLogError> {
-        let OpenPartition { name, topic_id, leader_epoch, config } = open;
-        let rule = rule(&config);
+        let epoch = open.leader_epoch;
+        let (partition, report) = Self::open_replica(log_dir, open, Settings::default())?;
+        partition.set_leader_epoch(epoch);
+        Ok((partition, report))
+    }
+
+    /// Loads the partition's log, or starts an empty one, as one replica of several. It follows nobody until it is assigned; the commit
+    /// rule of `settings` is taken from the log's.
+    pub fn open_replica(
+        log_dir: &Arc<LogDir>,
+        open: OpenPartition,
+        settings: Settings,
+    ) -> Result<(Self, RecoveryReport), OpenLogError> {
+        let OpenPartition { name, topic_id, leader_epoch: _, config } = open;
+        let settings = Settings { rule: rule(&config), ..settings };
         let (log, report) = PartitionLog::open(log_dir, &name, topic_id, config)?;
-        // The only replica: all that recovery kept is flushed, and nobody else could know better.
-        let leader = Leader::new(leader_epoch, rule, log.log_end(), log.log_end());
+        // All that recovery kept is flushed. How much of it is safe the other replicas must tell.
+        let replica = Replica::new(log_dir.identity().node_id, settings, log.log_start(), log.log_end());
+        let mut unacknowledged = Unacknowledged::default();
+        unacknowledged.push(log.log_end(), log.reader().size_bytes());
+        let commits = CommitWaiters::default();
         let partition = Self {
             name,
             reader: log.reader(),
             writer: Mutex::new(log),
-            state: Mutex::new(State { leader, unacknowledged: Unacknowledged::default(), closed: false }),
+            state: Mutex::new(State { replica, unacknowledged, commits, proposal: None, closed: false }),
             waiters: Arc::default(),
             compaction: Mutex::new(()),
             stopping: AtomicBool::new(false),
@@ -143,14 +220,28 @@ impl Partition {
         self.reader.log_dir()
     }
 
-    /// The epoch in which this broker leads it.
+    /// The epoch in which it is led, as far as this broker knows.
     pub fn leader_epoch(&self) -> LeaderEpoch {
-        self.state.lock().leader.epoch()
+        self.state.lock().replica.epoch()
     }
 
-    /// Leads on in a newer epoch.
+    /// Leads in a newer epoch as the only replica; an older one changes nothing.
     pub fn set_leader_epoch(&self, epoch: LeaderEpoch) {
-        self.state.lock().leader.set_epoch(epoch);
+        let local = self.local();
+        let alone = PartitionImage {
+            index: PartitionIndex(self.name.partition),
+            replicas: vec![local],
+            in_sync_replicas: vec![local],
+            leader: Some(local),
+            leader_epoch: epoch,
+            partition_epoch: epoch.0,
+        };
+        self.become_leader(&alone, 0);
+    }
+
+    /// This broker.
+    pub(crate) fn local(&self) -> BrokerId {
+        self.log_dir().identity().node_id
     }
 
     /// Bytes of its segments.
@@ -163,30 +254,42 @@ impl Partition {
         // In this order, so that the high watermark is never above the end.
         let (high_watermark, last_stable) = {
             let state = self.state.lock();
-            (state.leader.high_watermark(), state.last_stable_offset())
+            (state.replica.high_watermark(), state.last_stable_offset())
         };
         let log = self.reader.offsets();
         PartitionOffsets { log_start: log.start, high_watermark, last_stable, log_end: log.end }
     }
 
     /// Appends many requests in one write; each is answered on its own, in order. An answer that says `flush_required` must not be
-    /// acknowledged before [`Self::flush`].
+    /// acknowledged before [`Self::flush`], one for all in-sync replicas not before [`Self::when_committed`] says so.
     pub fn append(&self, requests: &[AppendRequest], now_ms: i64) -> Vec<Result<Appended, AppendError>> {
+        // The role does not change while the writer is held.
         let mut log = self.writer.lock();
-        let open = self.state.lock().check_open(&self.name);
-        if let Err(closed) = open {
-            return requests.iter().map(|_| Err(closed.clone().into())).collect();
-        }
-        let results = log.append(requests, self.leader_epoch(), now_ms);
+        let leads = {
+            let state = self.state.lock();
+            let leads = state.check_open(&self.name).map_err(AppendError::from);
+            leads.and_then(|()| Ok(state.check_leader(&self.name)?)).map(|()| state.replica.epoch())
+        };
+        let epoch = match leads {
+            Ok(epoch) => epoch,
+            Err(error) => return requests.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let results = log.append(requests, epoch, now_ms);
         let bytes = results.iter().flatten().map(|appended| appended.bytes).sum();
-        let (log_end, flushed) = (log.log_end(), log.flushed_to());
-        let advanced = self.change(|state| {
-            state.unacknowledged.push(log_end, bytes);
-            state.leader.flushed(flushed).max(state.leader.written(log_end))
-        });
+        let mut wakeups = Wakeups::default();
+        self.note_written(&log, bytes, now_ms, &mut wakeups);
         drop(log);
-        self.tell(advanced);
+        self.wake(wakeups);
         results.into_iter().map(|result| result.map_err(AppendError::Log)).collect()
+    }
+
+    /// Tells the machine how far the log is written and flushed.
+    pub(crate) fn note_written(&self, log: &PartitionLog, bytes: u64, now_ms: i64, wakeups: &mut Wakeups) {
+        let (log_end, upto) = (log.log_end(), log.flushed_to());
+        let mut state = self.state.lock();
+        state.unacknowledged.push(log_end, bytes);
+        state.step(&Event::Written { log_end }, now_ms, wakeups);
+        state.step(&Event::Flushed { upto }, now_ms, wakeups);
     }
 
     /// Waits until all that was appended so far is on disk. Gives the offset below which everything is.
@@ -194,12 +297,16 @@ impl Partition {
         let pending = self.writer.lock().begin_flush();
         let Some(pending) = pending else { return self.writer.lock().flush() };
         let done = pending.run()?;
-        let flushed = self.writer.lock().end_flush(&done);
-        self.tell(self.change(|state| state.leader.flushed(flushed)));
+        let mut log = self.writer.lock();
+        let upto = log.end_flush(&done);
+        // Told before the log can be cut: an end that is flushed must still be there.
+        let wakeups = self.tell(&Event::Flushed { upto });
+        drop(log);
+        self.wake(wakeups);
         if done.moves_recovery_point() {
             self.log_dir().write_checkpoints().inspect_err(|error| drop(self.log_dir().poison(error)))?;
         }
-        Ok(flushed)
+        Ok(upto)
     }
 
     /// True when something is not flushed.
@@ -208,15 +315,22 @@ impl Partition {
         log.flushed_to() < log.log_end()
     }
 
-    /// Changes the state; gives the bytes that came below the high watermark, to [`Self::tell`] when no lock is held.
-    fn change(&self, change: impl FnOnce(&mut State) -> Option<Offset>) -> Option<u64> {
-        let mut state = self.state.lock();
-        change(&mut state).map(|high_watermark| state.unacknowledged.take_below(high_watermark))
+    /// Tells the machine something that has nothing to do with time.
+    fn tell(&self, event: &Event) -> Wakeups {
+        let mut wakeups = Wakeups::default();
+        self.state.lock().step(event, 0, &mut wakeups);
+        wakeups
     }
 
-    fn tell(&self, advanced: Option<u64>) {
+    /// Tells whoever waits. No lock may be held.
+    pub(crate) fn wake(&self, wakeups: Wakeups) {
+        let Wakeups { advanced, commits, leadership_changed } = wakeups;
+        commits.into_iter().for_each(crate::commits::Due::tell);
         if let Some(bytes) = advanced {
             self.waiters.advanced(bytes);
+        }
+        if leadership_changed {
+            self.waiters.closed();
         }
     }
 
@@ -231,7 +345,8 @@ impl Partition {
         let high_watermark = {
             let state = self.state.lock();
             state.check_open(&self.name)?;
-            state.leader.high_watermark()
+            state.check_leader(&self.name)?;
+            state.replica.high_watermark()
         };
         let offset = before.unwrap_or(high_watermark);
         if offset > high_watermark {
@@ -245,7 +360,9 @@ impl Partition {
     pub fn update_config(&self, config: LogConfig) {
         let rule = rule(&config);
         self.writer.lock().set_config(config);
-        self.tell(self.change(|state| state.leader.set_rule(rule)));
+        let settings = Settings { rule, ..self.state.lock().replica.settings().clone() };
+        let wakeups = self.tell(&Event::Configured(settings));
+        self.wake(wakeups);
     }
 
     /// The settings in force.
@@ -259,12 +376,12 @@ impl Partition {
         let high_watermark = {
             let state = self.state.lock();
             state.check_open(&self.name)?;
-            state.leader.high_watermark()
+            state.replica.high_watermark()
         };
         let report = log.maintain(high_watermark, now_ms)?;
-        let flushed = log.flushed_to();
+        let wakeups = self.tell(&Event::Flushed { upto: log.flushed_to() });
         drop(log);
-        self.tell(self.change(|state| state.leader.flushed(flushed)));
+        self.wake(wakeups);
         Ok(report)
     }
 
@@ -277,7 +394,7 @@ impl Partition {
             if state.closed {
                 return Ok(None);
             }
-            state.leader.high_watermark()
+            state.replica.high_watermark()
         };
         let Some(compaction) = self.writer.lock().begin_compaction(high_watermark, now_ms) else { return Ok(None) };
         let compacted = compaction.run(&self.stopping)?;
@@ -307,7 +424,11 @@ impl Partition {
     }
 
     fn stop(&self) {
-        self.state.lock().closed = true;
-        self.waiters.closed();
+        let mut wakeups = Wakeups { leadership_changed: true, ..Wakeups::default() };
+        let mut state = self.state.lock();
+        state.closed = true;
+        wakeups.commits.extend(state.commits.lost_leadership());
+        drop(state);
+        self.wake(wakeups);
     }
 }

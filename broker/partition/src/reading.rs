@@ -3,7 +3,7 @@
 use forebay_broker_storage::{DiskError, FileSlice, FoundOffset, ReadSpec, TimestampSpec};
 use forebay_broker_wire::types::{LeaderEpoch, Offset};
 
-use crate::partition::{Closed, Partition};
+use crate::partition::{Closed, NotLeader, Partition};
 
 /// How far a reader may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +73,9 @@ pub enum ReadError {
         /// Next offset.
         log_end: Offset,
     },
+    /// Another broker leads.
+    #[error(transparent)]
+    NotLeader(#[from] NotLeader),
     /// The partition is closed here.
     #[error(transparent)]
     Closed(#[from] Closed),
@@ -118,18 +121,27 @@ impl Partition {
         current_leader_epoch: Option<LeaderEpoch>,
     ) -> Result<Option<(LeaderEpoch, Offset)>, ReadError> {
         self.check_reader(current_leader_epoch)?;
-        Ok(self.reader.end_offset_for_epoch(epoch))
+        let current = self.leader_epoch();
+        let log_end = self.reader.offsets().end;
+        // The present epoch begins where the log ended when it came, even before it has a record.
+        match (self.reader.latest_epoch(), self.reader.end_offset_for_epoch(epoch)) {
+            _ if epoch == current => Ok(Some((epoch, log_end))),
+            (Some(latest), None) if epoch > latest && epoch < current => Ok(Some((latest, log_end))),
+            (None, None) if epoch >= LeaderEpoch(0) && epoch < current => Ok(Some((epoch, log_end))),
+            (_, found) => Ok(found),
+        }
     }
 
     /// High watermark and last stable offset, for a reader that talks to the right leader.
     fn check_reader(&self, found: Option<LeaderEpoch>) -> Result<(Offset, Offset), ReadError> {
         let state = self.state.lock();
         state.check_open(self.name())?;
-        let current = state.leader.epoch();
+        let current = state.replica.epoch();
+        let leads = state.check_leader(self.name());
         match found.filter(|found| *found >= LeaderEpoch(0)) {
             Some(found) if found < current => Err(ReadError::FencedLeaderEpoch { found, current }),
             Some(found) if found > current => Err(ReadError::UnknownLeaderEpoch { found, current }),
-            _ => Ok((state.leader.high_watermark(), state.last_stable_offset())),
+            _ => leads.map_err(ReadError::from).map(|()| (state.replica.high_watermark(), state.last_stable_offset())),
         }
     }
 

@@ -25,6 +25,11 @@ impl Unacknowledged {
         self.entries.push_back((end, bytes));
     }
 
+    /// Forgets what was cut off the log.
+    pub(crate) fn truncate(&mut self, log_end: Offset) {
+        self.entries.retain(|(end, _)| *end <= log_end);
+    }
+
     /// Takes out what lies below the high watermark. Gives the bytes.
     pub(crate) fn take_below(&mut self, high_watermark: Offset) -> u64 {
         let mut bytes = 0;

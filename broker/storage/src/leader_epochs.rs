@@ -71,6 +71,11 @@ impl LeaderEpochs {
         Some((found, self.entries[above].1))
     }
 
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
     /// Forgets what starts at or after `offset`. Gives whether anything changed.
     pub(crate) fn truncate_end(&mut self, offset: Offset) -> bool {
         let before = self.entries.len();

@@ -43,7 +43,11 @@ impl PartitionLog {
             let segment = Segment::create(log.log_dir.disk(), &log.dir, offset, None)?;
             log.log_dir.set_log_start(&log.name, offset)?;
             log.producers = ProducerState::default();
+            // No record is left that any epoch wrote.
+            log.shared.epochs.lock().clear();
+            log.save_epochs()?;
             log.ended_at(vec![segment], offset)?;
+            log.flushed = offset;
             log.shared.view.lock().log_start = offset;
             Ok(offset)
         })

@@ -10,9 +10,10 @@ mod placement;
 mod records;
 
 pub use controller::{
-    AlterConfigsError, BrokerRegistration, Command, ConfigChange, ConfigOperation, ConfigRules, Context,
-    CreatePartitionsError, CreateTopicError, CreatedTopic, DeleteTopicError, DeletedTopic, NewPartitions, NewTopic,
-    Outcome, PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock, RegisterError, Reply, TopicReference, decide,
+    AlterConfigsError, AlterPartitionError, BrokerRegistration, Command, ConfigChange, ConfigOperation, ConfigRules,
+    Context, CreatePartitionsError, CreateTopicError, CreatedTopic, DeleteTopicError, DeletedTopic, ElectionRules,
+    NewPartitions, NewTopic, Outcome, PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock, RegisterError, Reply, TopicReference,
+    alter_partition, broker_back, broker_gone, decide,
 };
 pub use image::{BrokerImage, MetadataImage, PartitionImage, ReplayError, TopicImage};
 pub use names::{CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, is_internal, name_fault};

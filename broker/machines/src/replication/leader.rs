@@ -1,47 +1,101 @@
-//! What a partition's leader knows about its replicas, and what follows from it: the high watermark.
-//!
-//! The high watermark is the least offset that every in-sync replica has reached, this one included. It never goes back while one leader
-//! leads. Whether this replica has reached an offset when it is written or only when it is flushed is the partition's [`CommitRule`].
+//! What a leader knows about its followers, and what follows: how far records are safe, and who should be in the ISR.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_broker_wire::types::{BrokerId, LeaderEpoch, Offset};
 
-/// When this replica counts a record as reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CommitRule {
-    /// As soon as it is written.
-    Written,
-    /// Only when it is flushed (`flush.messages=1`).
-    Flushed,
-}
+use super::{IsrAnswer, IsrProposal, Mutation, Settings};
+use crate::metadata::PartitionImage;
+
+/// A follower that the controller refused is not proposed again for so long: it refuses as long as the follower is fenced.
+const REFUSED_PAUSE_MS: i64 = 500;
 
 /// A follower as its leader sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Follower {
-    /// It has everything below this offset; `None` until its first fetch.
+pub struct Progress {
+    /// It has everything below this offset; `None` until its first fetch from this leader.
     pub log_end: Option<Offset>,
-    /// It is in the ISR: the high watermark waits for it.
-    pub in_sync: bool,
+    /// Its registration when it last fetched.
+    pub broker_epoch: Option<i64>,
+    /// When it last had all there was.
+    pub caught_up_ms: i64,
+    last_fetch_ms: i64,
+    /// When the controller last refused to have it in the ISR.
+    refused_ms: Option<i64>,
+    /// Where the leader's log ended at its last fetch.
+    leader_end_at_last_fetch: Offset,
+}
+
+impl Progress {
+    fn new(now_ms: i64) -> Self {
+        let leader_end_at_last_fetch = Offset(i64::MAX);
+        let (caught_up_ms, last_fetch_ms) = (now_ms, now_ms);
+        Self {
+            log_end: None,
+            broker_epoch: None,
+            caught_up_ms,
+            last_fetch_ms,
+            refused_ms: None,
+            leader_end_at_last_fetch,
+        }
+    }
+
+    fn fetched(&mut self, broker_epoch: i64, offset: Offset, leader_end: Offset, now_ms: i64) {
+        if offset >= leader_end {
+            self.caught_up_ms = self.caught_up_ms.max(now_ms);
+        } else if self.broker_epoch == Some(broker_epoch) && offset >= self.leader_end_at_last_fetch {
+            // It has all there was then; under load no follower is ever at the very end.
+            self.caught_up_ms = self.caught_up_ms.max(self.last_fetch_ms);
+        }
+        *self = Self {
+            log_end: Some(offset),
+            broker_epoch: Some(broker_epoch),
+            caught_up_ms: self.caught_up_ms,
+            last_fetch_ms: now_ms,
+            refused_ms: self.refused_ms,
+            leader_end_at_last_fetch: leader_end,
+        };
+    }
+}
+
+/// A proposal without an answer yet.
+#[derive(Debug, Clone)]
+struct Pending {
+    proposal: IsrProposal,
+    /// Members of this and earlier proposals on the same state: one of these may have been accepted.
+    possible: BTreeSet<BrokerId>,
+    /// No earlier proposal on the same state is under way.
+    sent_once: bool,
 }
 
 /// The leader of one partition.
 #[derive(Debug, Clone)]
 pub struct Leader {
+    local: BrokerId,
     epoch: LeaderEpoch,
-    rule: CommitRule,
-    log_end: Offset,
-    flushed_end: Offset,
-    high_watermark: Offset,
-    followers: BTreeMap<BrokerId, Follower>,
+    /// Where the log ended when it began to lead: a follower below may have records that are not ours.
+    epoch_start: Offset,
+    partition_epoch: i32,
+    replicas: usize,
+    in_sync: BTreeSet<BrokerId>,
+    followers: BTreeMap<BrokerId, Progress>,
+    pending: Option<Pending>,
 }
 
 impl Leader {
-    /// A leader from `epoch` on whose log is known to be safe up to `high_watermark` and flushed up to `log_end`.
-    pub fn new(epoch: LeaderEpoch, rule: CommitRule, high_watermark: Offset, log_end: Offset) -> Self {
-        let mut leader =
-            Self { epoch, rule, log_end, flushed_end: log_end, high_watermark, followers: BTreeMap::new() };
-        leader.advance();
+    /// Begins to lead, with a log that ends at `log_end`.
+    pub(super) fn new(local: BrokerId, image: &PartitionImage, log_end: Offset, now_ms: i64) -> Self {
+        let mut leader = Self {
+            local,
+            epoch: image.leader_epoch,
+            epoch_start: log_end,
+            partition_epoch: i32::MIN,
+            replicas: 0,
+            in_sync: BTreeSet::new(),
+            followers: BTreeMap::new(),
+            pending: None,
+        };
+        leader.assigned(image, now_ms);
         leader
     }
 
@@ -50,112 +104,135 @@ impl Leader {
         self.epoch
     }
 
-    /// All records below are on every in-sync replica.
-    pub fn high_watermark(&self) -> Offset {
-        self.high_watermark
+    /// The state of the partition it knows.
+    pub fn partition_epoch(&self) -> i32 {
+        self.partition_epoch
+    }
+
+    /// The ISR as the controller has it.
+    pub fn in_sync(&self) -> &BTreeSet<BrokerId> {
+        &self.in_sync
     }
 
     /// The followers.
-    pub fn followers(&self) -> &BTreeMap<BrokerId, Follower> {
+    pub fn followers(&self) -> &BTreeMap<BrokerId, Progress> {
         &self.followers
     }
 
-    /// Leads on in a newer epoch; an older one changes nothing.
-    pub fn set_epoch(&mut self, epoch: LeaderEpoch) {
-        self.epoch = self.epoch.max(epoch);
+    /// True when too few replicas are in sync to promise anything.
+    pub fn is_below_min(&self, settings: &Settings) -> bool {
+        self.in_sync.len() < settings.min_insync_replicas.min(self.replicas)
     }
 
-    /// Changes the rule. Gives the high watermark if it rose.
-    pub fn set_rule(&mut self, rule: CommitRule) -> Option<Offset> {
-        self.rule = rule;
-        self.advance()
-    }
-
-    /// Records up to `log_end` are written here. Gives the high watermark if it rose.
-    pub fn written(&mut self, log_end: Offset) -> Option<Offset> {
-        self.log_end = self.log_end.max(log_end);
-        self.advance()
-    }
-
-    /// Records up to `end` are flushed here. Gives the high watermark if it rose.
-    pub fn flushed(&mut self, end: Offset) -> Option<Offset> {
-        self.flushed_end = self.flushed_end.max(end);
-        self.advance()
-    }
-
-    /// Sets who replicates this partition and who of them is in sync. Gives the high watermark if it rose.
-    pub fn set_replicas(&mut self, followers: &[(BrokerId, bool)]) -> Option<Offset> {
+    /// Takes in a newer state of the partition in the same epoch.
+    pub(super) fn assigned(&mut self, image: &PartitionImage, now_ms: i64) {
+        self.replicas = image.replicas.len();
         let known = std::mem::take(&mut self.followers);
-        let progress = |id| known.get(id).and_then(|follower| follower.log_end);
-        self.followers = followers
-            .iter()
-            .map(|(id, in_sync)| (*id, Follower { log_end: progress(id), in_sync: *in_sync }))
-            .collect();
-        self.advance()
+        let followers = image.replicas.iter().filter(|id| **id != self.local);
+        let progress = |id| known.get(id).copied().unwrap_or_else(|| Progress::new(now_ms));
+        self.followers = followers.map(|id| (*id, progress(id))).collect();
+        self.commit(image.partition_epoch, image.in_sync_replicas.iter().copied().collect());
     }
 
-    /// A follower asks for records from `offset` on, hence has all before. Gives the high watermark if it rose.
-    pub fn fetched(&mut self, follower: BrokerId, offset: Offset) -> Option<Offset> {
-        self.followers.get_mut(&follower)?.log_end = Some(offset.min(self.log_end));
-        self.advance()
+    fn commit(&mut self, partition_epoch: i32, in_sync: BTreeSet<BrokerId>) {
+        if partition_epoch > self.partition_epoch {
+            (self.partition_epoch, self.in_sync, self.pending) = (partition_epoch, in_sync, None);
+        }
     }
 
-    fn advance(&mut self) -> Option<Offset> {
-        let own = match self.rule {
-            CommitRule::Written => self.log_end,
-            CommitRule::Flushed => self.flushed_end.min(self.log_end),
+    /// How far records are safe when this replica has them up to `own`: every other member of the ISR, and whoever may have become one,
+    /// has them too.
+    pub(super) fn reached(&self, own: Offset, settings: &Settings) -> Offset {
+        let possible = self.pending.iter().flat_map(|pending| &pending.possible);
+        let members = match settings.mutation {
+            Some(Mutation::CommitWithoutFollowers) => return own,
+            Some(Mutation::IgnoreProposedMembers) => self.in_sync.clone(),
+            _ => self.in_sync.iter().chain(possible).copied().collect(),
         };
-        let in_sync = self.followers.values().filter(|follower| follower.in_sync);
-        let reached = in_sync.map(|follower| follower.log_end.unwrap_or(Offset(0))).fold(own, Offset::min);
-        let rose = reached > self.high_watermark;
-        self.high_watermark = self.high_watermark.max(reached);
-        rose.then_some(self.high_watermark)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn leader(rule: CommitRule) -> Leader {
-        Leader::new(LeaderEpoch(3), rule, Offset(10), Offset(10))
+        let log_end = |id: &BrokerId| self.followers.get(id).and_then(|follower| follower.log_end).unwrap_or(Offset(0));
+        members.iter().filter(|id| **id != self.local).map(log_end).fold(own, Offset::min)
     }
 
-    #[test]
-    fn alone_the_high_watermark_is_the_logs_end() {
-        let mut leader = leader(CommitRule::Written);
-        assert_eq!(leader.written(Offset(15)), Some(Offset(15)));
-        assert_eq!(leader.written(Offset(15)), None);
+    /// A follower fetched. Gives a proposal if it should enter the ISR.
+    pub(super) fn fetched(
+        &mut self,
+        (follower, broker_epoch, offset): (BrokerId, i64, Offset),
+        (high_watermark, log_end): (Offset, Offset),
+        settings: &Settings,
+        now_ms: i64,
+    ) -> Option<IsrProposal> {
+        let progress = self.followers.get_mut(&follower)?;
+        progress.fetched(broker_epoch, offset.min(log_end), log_end, now_ms);
+        let caught_up =
+            offset >= high_watermark.max(self.epoch_start) || settings.mutation == Some(Mutation::ExpandBeforeCaughtUp);
+        let refused = progress.refused_ms.is_some_and(|at| (0..REFUSED_PAUSE_MS).contains(&(now_ms - at)));
+        if self.in_sync.contains(&follower) || self.pending.is_some() || refused || !caught_up {
+            return None;
+        }
+        let mut members: Vec<_> = self.in_sync.iter().map(|id| (*id, None)).collect();
+        members.push((follower, Some(broker_epoch)));
+        Some(self.propose(members))
     }
 
-    #[test]
-    fn with_flush_messages_1_it_is_the_flushed_end() {
-        let mut leader = leader(CommitRule::Flushed);
-        assert_eq!(leader.written(Offset(15)), None);
-        assert_eq!(leader.flushed(Offset(12)), Some(Offset(12)));
-        assert_eq!(leader.set_rule(CommitRule::Written), Some(Offset(15)));
-        leader.set_rule(CommitRule::Flushed);
-        assert_eq!(leader.high_watermark(), Offset(15), "never back");
+    /// Gives a proposal if members of the ISR lag.
+    pub(super) fn check_followers(&mut self, log_end: Offset, settings: &Settings, now_ms: i64) -> Option<IsrProposal> {
+        if self.pending.is_some() {
+            return None;
+        }
+        for follower in self.followers.values_mut() {
+            follower.caught_up_ms = follower.caught_up_ms.min(now_ms); // the clock may have gone back
+        }
+        let lags = |id: &BrokerId| {
+            self.followers.get(id).is_some_and(|follower| {
+                follower.log_end != Some(log_end)
+                    && now_ms.saturating_sub(follower.caught_up_ms) > settings.lag_time_max_ms
+            })
+        };
+        let stay: Vec<_> = self.in_sync.iter().filter(|id| !lags(id)).map(|id| (*id, None)).collect();
+        (stay.len() < self.in_sync.len()).then(|| self.propose(stay))
     }
 
-    #[test]
-    fn it_waits_for_in_sync_followers_only() {
-        let mut leader = leader(CommitRule::Written);
-        leader.set_replicas(&[(BrokerId(2), true), (BrokerId(3), false)]);
-        assert_eq!(leader.written(Offset(20)), None);
-        assert_eq!(leader.fetched(BrokerId(3), Offset(20)), None);
-        assert_eq!(leader.fetched(BrokerId(2), Offset(14)), Some(Offset(14)));
-        assert_eq!(leader.fetched(BrokerId(9), Offset(20)), None, "nobody's follower");
-        assert_eq!(leader.set_replicas(&[(BrokerId(2), false), (BrokerId(3), true)]), Some(Offset(20)));
-        assert_eq!(leader.followers()[&BrokerId(3)].log_end, Some(Offset(20)));
+    fn propose(&mut self, in_sync_replicas: Vec<(BrokerId, Option<i64>)>) -> IsrProposal {
+        let proposal = IsrProposal {
+            leader: self.local,
+            leader_epoch: self.epoch,
+            partition_epoch: self.partition_epoch,
+            in_sync_replicas,
+        };
+        let mut possible: BTreeSet<_> = proposal.in_sync_replicas.iter().map(|(id, _)| *id).collect();
+        let sent_once = self.pending.is_none();
+        possible.extend(self.pending.take().into_iter().flat_map(|pending| pending.possible));
+        self.pending = Some(Pending { proposal: proposal.clone(), possible, sent_once });
+        proposal
     }
 
-    #[test]
-    fn a_follower_ahead_of_the_log_does_not_move_it_past_the_end() {
-        let mut leader = leader(CommitRule::Written);
-        leader.set_replicas(&[(BrokerId(2), true)]);
-        leader.fetched(BrokerId(2), Offset(99));
-        assert_eq!(leader.high_watermark(), Offset(10));
-        assert_eq!(leader.followers()[&BrokerId(2)].log_end, Some(Offset(10)));
+    /// Takes in an answer. Gives a proposal if one has to be sent (again).
+    pub(super) fn answered(&mut self, proposal: &IsrProposal, answer: &IsrAnswer, now_ms: i64) -> Option<IsrProposal> {
+        if *answer == IsrAnswer::Refused {
+            for (id, _) in proposal.in_sync_replicas.iter().filter(|(_, broker_epoch)| broker_epoch.is_some()) {
+                self.followers.entry(*id).and_modify(|follower| follower.refused_ms = Some(now_ms));
+            }
+        }
+        let pending = self.pending.as_mut().filter(|pending| pending.proposal == *proposal)?;
+        match answer {
+            IsrAnswer::Accepted { partition_epoch, in_sync_replicas } => {
+                self.commit(*partition_epoch, in_sync_replicas.iter().copied().collect());
+                None
+            }
+            IsrAnswer::Refused if pending.sent_once => {
+                self.pending = None;
+                None
+            }
+            // An earlier copy may still be accepted. The ISR as it is competes with it: only one change can follow this state.
+            IsrAnswer::Refused => {
+                let unchanged = self.in_sync.iter().map(|id| (*id, None)).collect();
+                Some(self.propose(unchanged))
+            }
+            IsrAnswer::Stale => None,
+            IsrAnswer::Unknown => {
+                pending.sent_once = false;
+                Some(pending.proposal.clone())
+            }
+        }
     }
 }

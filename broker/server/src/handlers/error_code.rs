@@ -106,7 +106,7 @@ pub(crate) fn failure_of_submit(error: &SubmitError) -> Failure {
 
 pub(crate) fn code_of_update(error: &UpdateError) -> ErrorCode {
     match error {
-        UpdateError::Closed(_) => ErrorCode::NotLeaderOrFollower,
+        UpdateError::Closed(_) | UpdateError::NotLeader(_) => ErrorCode::NotLeaderOrFollower,
         UpdateError::Log(LogError::OutOfRange { .. }) => ErrorCode::OffsetOutOfRange,
         UpdateError::Log(LogError::Poisoned(_) | LogError::Disk(_)) => ErrorCode::KafkaStorageError,
     }
@@ -116,7 +116,9 @@ pub(crate) fn code_of_write(error: &WriteError) -> ErrorCode {
     match error {
         WriteError::Append(AppendError::Log(error)) => code_of_append(error),
         // Closed here means that its topic is being deleted, or that this broker is going down.
-        WriteError::Append(AppendError::Closed(_)) | WriteError::Stopping => ErrorCode::NotLeaderOrFollower,
+        WriteError::Append(AppendError::Closed(_) | AppendError::NotLeader(_)) | WriteError::Stopping => {
+            ErrorCode::NotLeaderOrFollower
+        }
         WriteError::Flush(_) => ErrorCode::KafkaStorageError,
     }
 }
@@ -143,7 +145,7 @@ pub(crate) fn code_of_read(error: &ReadError) -> ErrorCode {
         ReadError::FencedLeaderEpoch { .. } => ErrorCode::FencedLeaderEpoch,
         ReadError::UnknownLeaderEpoch { .. } => ErrorCode::UnknownLeaderEpoch,
         ReadError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
-        ReadError::Closed(_) => ErrorCode::NotLeaderOrFollower,
+        ReadError::Closed(_) | ReadError::NotLeader(_) => ErrorCode::NotLeaderOrFollower,
         ReadError::Disk(_) => ErrorCode::KafkaStorageError,
     }
 }

@@ -6,6 +6,7 @@ mod brokers;
 mod create_partitions;
 mod create_topics;
 mod delete_topics;
+mod leadership;
 
 use forebay_broker_wire::types::{BrokerId, Uuid};
 
@@ -16,6 +17,7 @@ pub use brokers::{BrokerRegistration, PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock, R
 pub use create_partitions::{CreatePartitionsError, NewPartitions};
 pub use create_topics::{CreateTopicError, CreatedTopic, NewTopic};
 pub use delete_topics::{DeleteTopicError, DeletedTopic, TopicReference};
+pub use leadership::{AlterPartitionError, ElectionRules, alter_partition, broker_back, broker_gone};
 
 /// Partitions that one command may make: more would stop all other commands for too long.
 pub(super) const PARTITIONS_PER_COMMAND_MAX: usize = 10_000;

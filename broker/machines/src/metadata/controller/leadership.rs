@@ -1,0 +1,259 @@
+//! Who leads a partition and who is in its ISR, when brokers come and go and leaders propose changes. Pure: a partition as it is and what
+//! happened give the partition as it will be, or nothing.
+//!
+//! What must hold: a leader epoch has one leader, and one life of it: a broker that registers again leads in a new epoch, since its log may
+//! have lost its end. The ISR keeps a member for ever, since only a member has all that was acknowledged. Each change has its partition
+//! epoch, and a proposal counts only on the state it was decided on.
+
+use forebay_broker_wire::types::{BrokerId, LeaderEpoch};
+
+use crate::metadata::PartitionImage;
+use crate::replication::{IsrProposal, Mutation};
+
+/// What counts when a leader is elected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ElectionRules {
+    /// `unclean.leader.election.enable`: a replica that is not in sync may lead when nobody else can. Records are lost.
+    pub unclean: bool,
+    /// Only the simulation sets it.
+    pub mutation: Option<Mutation>,
+}
+
+/// Why a proposed ISR is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AlterPartitionError {
+    /// Decided on another state of the partition.
+    #[error("partition epoch {given} is stale: the partition is at {current}")]
+    StalePartition {
+        /// The proposal's.
+        given: i32,
+        /// The partition's.
+        current: i32,
+    },
+    /// Not from the leader, or from an earlier one.
+    #[error("broker {leader} proposes in leader epoch {given}: broker {current_leader} leads in epoch {current}")]
+    NotLeader {
+        /// Who proposes.
+        leader: BrokerId,
+        /// In which epoch.
+        given: LeaderEpoch,
+        /// Who leads; -1 for nobody.
+        current_leader: BrokerId,
+        /// In which epoch.
+        current: LeaderEpoch,
+    },
+    /// The leader leaves itself out, or names a broker that is no replica.
+    #[error("in-sync replicas {given:?} must be replicas of the partition, and the leader one of them")]
+    NotReplicas {
+        /// The proposal's.
+        given: Vec<BrokerId>,
+    },
+    /// A new member is fenced, or has registered again since.
+    #[error("broker {broker} may not enter the in-sync replicas: it is fenced or has registered again")]
+    Ineligible {
+        /// The new member.
+        broker: BrokerId,
+    },
+}
+
+/// A broker is gone (fenced, stopped, or registered again): it leaves the ISR unless it is the last, and leads no more. `live` says who may
+/// lead, and not that one.
+pub fn broker_gone(
+    partition: &PartitionImage,
+    gone: BrokerId,
+    live: &dyn Fn(BrokerId) -> bool,
+    rules: &ElectionRules,
+) -> Option<PartitionImage> {
+    let mut next = partition.clone();
+    if next.in_sync_replicas.len() > 1 {
+        next.in_sync_replicas.retain(|id| *id != gone);
+    }
+    if next.leader == Some(gone) {
+        elect(&mut next, &|id| id != gone && live(id), rules);
+    }
+    changed(partition, next)
+}
+
+/// A broker can be relied on (again): it leads what has no leader and waits for it.
+pub fn broker_back(
+    partition: &PartitionImage,
+    live: &dyn Fn(BrokerId) -> bool,
+    rules: &ElectionRules,
+) -> Option<PartitionImage> {
+    let mut next = partition.clone();
+    if next.leader.is_none() {
+        elect(&mut next, live, rules);
+        if next.leader.is_none() {
+            return None; // nobody, as before: no epoch for that
+        }
+    }
+    changed(partition, next)
+}
+
+/// The first live member of the ISR leads, in the replicas' order; without one nobody does, unless the rules allow to lose records.
+fn elect(partition: &mut PartitionImage, live: &dyn Fn(BrokerId) -> bool, rules: &ElectionRules) {
+    let in_sync =
+        |id: &BrokerId| partition.in_sync_replicas.contains(id) || rules.mutation == Some(Mutation::ElectOutOfSync);
+    let clean = partition.replicas.iter().copied().find(|id| in_sync(id) && live(*id));
+    let unclean = || partition.replicas.iter().copied().find(|id| rules.unclean && live(*id));
+    let leader = clean.or_else(unclean);
+    if let Some(leader) = leader.filter(|leader| !partition.in_sync_replicas.contains(leader)) {
+        partition.in_sync_replicas = vec![leader];
+    }
+    partition.leader = leader;
+    if rules.mutation != Some(Mutation::ReuseEpoch) {
+        partition.leader_epoch.0 += 1;
+    }
+}
+
+/// A leader proposes an ISR. `live_epoch` gives the broker epoch of brokers that are registered and not fenced.
+///
+/// # Errors
+/// The proposal is stale or may not be; nothing changes.
+pub fn alter_partition(
+    partition: &PartitionImage,
+    proposal: &IsrProposal,
+    live_epoch: &dyn Fn(BrokerId) -> Option<i64>,
+    rules: &ElectionRules,
+) -> Result<PartitionImage, AlterPartitionError> {
+    if partition.leader != Some(proposal.leader) || partition.leader_epoch != proposal.leader_epoch {
+        return Err(AlterPartitionError::NotLeader {
+            leader: proposal.leader,
+            given: proposal.leader_epoch,
+            current_leader: partition.leader.unwrap_or(BrokerId(-1)),
+            current: partition.leader_epoch,
+        });
+    }
+    let (given, current) = (proposal.partition_epoch, partition.partition_epoch);
+    if given != current && rules.mutation != Some(Mutation::IgnorePartitionEpoch) {
+        return Err(AlterPartitionError::StalePartition { given, current });
+    }
+    let members: Vec<_> = proposal.in_sync_replicas.iter().map(|(id, _)| *id).collect();
+    if !members.contains(&proposal.leader) || members.iter().any(|id| !partition.replicas.contains(id)) {
+        return Err(AlterPartitionError::NotReplicas { given: members });
+    }
+    for (id, broker_epoch) in &proposal.in_sync_replicas {
+        let is_new = !partition.in_sync_replicas.contains(id);
+        let eligible = broker_epoch.is_some() && live_epoch(*id) == *broker_epoch;
+        if is_new && !eligible && rules.mutation != Some(Mutation::CountFencedFollower) {
+            return Err(AlterPartitionError::Ineligible { broker: *id });
+        }
+    }
+    let mut next = partition.clone();
+    next.in_sync_replicas = members;
+    next.partition_epoch += 1; // even when the members are the same: it makes earlier proposals void
+    Ok(next)
+}
+
+fn changed(before: &PartitionImage, mut next: PartitionImage) -> Option<PartitionImage> {
+    if *before == next {
+        return None;
+    }
+    next.partition_epoch += 1;
+    Some(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_broker_wire::types::PartitionIndex;
+
+    use super::*;
+
+    const RULES: ElectionRules = ElectionRules { unclean: false, mutation: None };
+
+    fn ids(ids: &[i32]) -> Vec<BrokerId> {
+        ids.iter().copied().map(BrokerId).collect()
+    }
+
+    fn partition(leader: i32, in_sync: &[i32]) -> PartitionImage {
+        PartitionImage {
+            index: PartitionIndex(0),
+            replicas: ids(&[1, 2, 3]),
+            in_sync_replicas: ids(in_sync),
+            leader: (leader > 0).then_some(BrokerId(leader)),
+            leader_epoch: LeaderEpoch(7),
+            partition_epoch: 20,
+        }
+    }
+
+    fn gone(from: &PartitionImage, broker: i32, live: &[i32]) -> PartitionImage {
+        let live = ids(live);
+        broker_gone(from, BrokerId(broker), &|id| live.contains(&id), &RULES).unwrap()
+    }
+
+    fn proposal(leader_epoch: i32, partition_epoch: i32, members: &[(i32, Option<i64>)]) -> IsrProposal {
+        IsrProposal {
+            leader: BrokerId(1),
+            leader_epoch: LeaderEpoch(leader_epoch),
+            partition_epoch,
+            in_sync_replicas: members.iter().map(|(id, epoch)| (BrokerId(*id), *epoch)).collect(),
+        }
+    }
+
+    fn alter(proposal: &IsrProposal) -> Result<PartitionImage, AlterPartitionError> {
+        // Broker 3 is fenced; broker 2 has registered with epoch 40.
+        let live = |id: BrokerId| (id != BrokerId(3)).then_some(40);
+        alter_partition(&partition(1, &[1]), proposal, &live, &RULES)
+    }
+
+    #[test]
+    fn the_first_live_in_sync_replica_leads_next() {
+        let next = gone(&partition(1, &[1, 3]), 1, &[2, 3]);
+        assert_eq!((next.leader, next.leader_epoch.0), (Some(BrokerId(3)), 8), "broker 2 is not in sync");
+        assert_eq!((next.in_sync_replicas, next.partition_epoch), (ids(&[3]), 21));
+    }
+
+    #[test]
+    fn a_lost_follower_leaves_and_the_leader_goes_on_in_its_epoch() {
+        let next = gone(&partition(1, &[1, 2, 3]), 2, &[1, 3]);
+        assert_eq!((next.leader, next.leader_epoch.0, next.partition_epoch), (Some(BrokerId(1)), 7, 21));
+        assert_eq!(next.in_sync_replicas, ids(&[1, 3]));
+    }
+
+    #[test]
+    fn the_last_in_sync_replica_is_waited_for() {
+        let offline = gone(&partition(1, &[1]), 1, &[2, 3]);
+        assert_eq!((offline.leader, offline.leader_epoch.0), (None, 8));
+        assert_eq!(offline.in_sync_replicas, ids(&[1]));
+        assert_eq!(broker_back(&offline, &|id| id != BrokerId(1), &RULES), None);
+        let back = broker_back(&offline, &|_| true, &RULES).unwrap();
+        assert_eq!((back.leader, back.leader_epoch.0, back.partition_epoch), (Some(BrokerId(1)), 9, 22));
+    }
+
+    #[test]
+    fn a_leader_that_registers_again_leads_in_a_new_epoch() {
+        let before = partition(1, &[1]);
+        let offline = gone(&before, 1, &[1, 2, 3]);
+        let again = broker_back(&offline, &|_| true, &RULES).unwrap();
+        assert_eq!((again.leader, again.leader_epoch.0), (Some(BrokerId(1)), 9));
+    }
+
+    #[test]
+    fn an_unclean_election_is_made_only_when_asked() {
+        let unclean = ElectionRules { unclean: true, ..RULES };
+        let next = broker_gone(&partition(1, &[1]), BrokerId(1), &|id| id == BrokerId(3), &unclean).unwrap();
+        assert_eq!((next.leader, next.in_sync_replicas), (Some(BrokerId(3)), ids(&[3])));
+    }
+
+    #[test]
+    fn a_proposal_counts_on_the_state_it_was_decided_on() {
+        let next = alter(&proposal(7, 20, &[(1, None), (2, Some(40))])).unwrap();
+        assert_eq!((next.in_sync_replicas, next.partition_epoch, next.leader_epoch.0), (ids(&[1, 2]), 21, 7));
+        let stale = alter(&proposal(7, 19, &[(1, None), (2, Some(40))]));
+        assert_eq!(stale, Err(AlterPartitionError::StalePartition { given: 19, current: 20 }));
+        assert!(matches!(alter(&proposal(6, 20, &[(1, None)])), Err(AlterPartitionError::NotLeader { .. })));
+    }
+
+    #[test]
+    fn only_the_present_life_of_a_live_broker_may_enter() {
+        let ineligible = |broker| Err(AlterPartitionError::Ineligible { broker: BrokerId(broker) });
+        assert_eq!(alter(&proposal(7, 20, &[(1, None), (2, Some(39))])), ineligible(2));
+        assert_eq!(alter(&proposal(7, 20, &[(1, None), (2, None)])), ineligible(2));
+        assert_eq!(alter(&proposal(7, 20, &[(1, None), (3, Some(40))])), ineligible(3));
+        assert!(matches!(alter(&proposal(7, 20, &[(2, Some(40))])), Err(AlterPartitionError::NotReplicas { .. })));
+        assert!(matches!(
+            alter(&proposal(7, 20, &[(1, None), (9, None)])),
+            Err(AlterPartitionError::NotReplicas { .. })
+        ));
+    }
+}
