@@ -15,7 +15,7 @@ spec:
   disks: [{name: fast, size: 1Gi, mountPath: /srv/logs, mountOptions: [rw]}]
   threads: {network: 2, io: 5}
   ulimits: {nofile: 4097}
-  config: {flush.messages: 1, flush.ms: 70}
+  config: {log.flush.interval.messages: 1, log.flush.interval.ms: 70}
 ";
 /// More than any node allows.
 const NOFILE_TOO_MANY: i64 = 1_073_741_000;
