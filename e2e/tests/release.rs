@@ -39,7 +39,7 @@ async fn upgrading_and_uninstalling_keep_objects_and_brokers() -> Result<()> {
 
         let crds: Api<CustomResourceDefinition> = Api::all(story.client.clone());
         let columns = remove_a_column(&crds).await?;
-        helm(&["upgrade", "forebay", "charts/forebay", "--reuse-values", "--set", "logLevel=debug", "--wait"]).await?;
+        helm(&["upgrade", "forebay", "charts/forebay", "--reuse-values", "--set", "logLevel=info", "--wait"]).await?;
         let upgraded = crds.get(CRD).await?;
         let now = upgraded.spec.versions[0].additional_printer_columns.as_ref().map_or(0, Vec::len);
         ensure!(now == columns + 1, "helm upgrade upgrades CRDs: {columns} columns before, {now} after");

@@ -16,7 +16,7 @@ use crate::run::{cargo, step, workspace_root};
 use provider::{Cluster, Provider};
 
 /// Options of `cargo xtask e2e`.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Where the cluster comes from.
     #[arg(long, value_enum, env = "FOREBAY_E2E_PROVIDER", default_value = "bare")]
@@ -65,7 +65,7 @@ fn install(cluster: &Cluster) -> Result<()> {
     let mut command = helm();
     command.args(["upgrade", "--install", "forebay"]).arg(chart());
     command.args(["--namespace", "forebay-system", "--create-namespace", "--wait", "--timeout", "120s"]);
-    command.args(["--set", "logLevel=debug"]).env("KUBECONFIG", &cluster.kubeconfig);
+    command.args(["--set", "logLevel=info\\,forebay_operator=debug"]).env("KUBECONFIG", &cluster.kubeconfig);
     let installed = step("helm install", &mut command);
     if installed.is_err() {
         // The reason is in the operator's pod, which goes with the cluster.
