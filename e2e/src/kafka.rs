@@ -83,7 +83,7 @@ impl Kafka<'_> {
     pub async fn consume(&self, topic: &str) -> Result<Vec<Record>> {
         let bootstrap = self.bootstrap();
         let arguments = ["-C", "-q", "-e", "-b", &bootstrap, "-t", topic, "-o", "beginning", "-f", "%p %o %k:%s\\n"];
-        let printed = Pod::kcat(&arguments).run(self.story, RUN_LIMIT_SECONDS).await?;
+        let printed = Pod::kcat(&arguments).run_again(self.story, RUN_LIMIT_SECONDS).await?;
         let records: Result<Vec<Record>> = printed.lines().map(parse).collect();
         let mut records = records?;
         records.sort();
@@ -107,7 +107,7 @@ impl Kafka<'_> {
     /// When the cluster does not answer.
     pub async fn see(&self, topic: &str) -> Result<Seen> {
         let bootstrap = self.bootstrap();
-        let printed = Pod::kcat(&["-L", "-J", "-b", &bootstrap]).run(self.story, RUN_LIMIT_SECONDS).await?;
+        let printed = Pod::kcat(&["-L", "-J", "-b", &bootstrap]).run_again(self.story, RUN_LIMIT_SECONDS).await?;
         let metadata: Value = serde_json::from_str(&printed).with_context(|| format!("not JSON: {printed}"))?;
         let broker = |broker: &Value| Some((broker["id"].as_i64()?, broker["name"].as_str()?.to_owned()));
         let brokers = metadata["brokers"].as_array().into_iter().flatten().filter_map(broker).collect();

@@ -8,8 +8,11 @@ use serde_json::{Value, json};
 
 use crate::{KCAT, Story, image};
 
+/// Runs of a program that changes nothing.
+const ATTEMPTS: usize = 3;
+
 /// One run of a program.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Pod {
     image: String,
     arguments: Vec<String>,
@@ -63,6 +66,21 @@ impl Pod {
                 "volumes": volumes,
             },
         })
+    }
+
+    /// Runs a program that changes nothing, again where it fails: kcat gives up at the first refused connection, and a
+    /// Service may send clients to a pod that has just gone, or not yet to one that has just come.
+    ///
+    /// # Errors
+    /// When the last of three runs fails.
+    pub async fn run_again(self, story: &Story, limit_seconds: u64) -> Result<String> {
+        for _ in 1..ATTEMPTS {
+            match self.clone().run(story, limit_seconds).await {
+                Ok(printed) => return Ok(printed),
+                Err(error) => story.step(&format!("again: {error:#}")),
+            }
+        }
+        self.run(story, limit_seconds).await
     }
 
     /// Runs it to its end and gives what it printed.

@@ -31,7 +31,7 @@ async fn what_is_in_force_is_read_back_and_a_limit_too_high_is_said() -> Result<
         let threads = broker.threads.as_ref().context("no threads")?;
         ensure!((threads.network, threads.io) == (2, 5), "{threads:?}");
         let nofile = broker.nofile.as_ref().context("no nofile")?;
-        ensure!((nofile.wanted, nofile.soft) == (Some(4097), 4097), "{nofile:?}");
+        ensure!(nofile.wanted == Some(4097) && nofile.soft >= 4097 && nofile.hard >= nofile.soft, "{nofile:?}");
         let flush = broker.flush.as_ref().context("no flush policy")?;
         ensure!((flush.messages, flush.ms) == (1, 70), "{flush:?}");
         let disk = broker.disks.first().context("no disk")?;

@@ -65,7 +65,8 @@ async fn set_d_is_refused_and_an_application_runs_on_what_works() -> Result<()> 
         let reads = ["-q", "-c", "500", "-f", "%s\\n", "-G", "billing", "orders"];
         let pod = Pod::kcat(&[&application[..], &reads[..]].concat());
         let printed = pod.with_config_map("billing-consumer", "/etc/consumer").run(story, 60).await?;
-        ensure!(printed.lines().count() == 500, "an application on the ConfigMap reads all: {printed}");
+        let values = printed.lines().filter(|line| line.starts_with("value-")).count();
+        ensure!(values == 500, "an application on the ConfigMap reads all: {printed}");
         Ok(())
     })
     .await
