@@ -33,10 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "forebay-broker-client",
         ],
     ),
-    (
-        "forebay-operator",
-        &["forebay-crds", "forebay-profile", "forebay-broker-config", "forebay-broker-client", "forebay-broker-wire"],
-    ),
+    ("forebay-operator", &["forebay-crds", "forebay-profile", "forebay-broker-config", "forebay-broker-client"]),
     (
         "forebay-cli",
         &[

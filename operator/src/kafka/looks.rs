@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_broker_client::admin::{ConfigResource, Each, TopicDescription};
+use forebay_broker_client::types::ErrorCode;
 use forebay_broker_client::{Admin, Refused};
-use forebay_broker_wire::types::ErrorCode;
 use tokio::sync::Mutex;
 
 use super::{TopicSeen, TopicState};

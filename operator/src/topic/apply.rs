@@ -1,7 +1,7 @@
 //! Does what the plan says, in order; the first refusal ends it.
 
 use forebay_broker_client::admin::{ConfigResource, NewTopic};
-use forebay_broker_wire::types::ErrorCode;
+use forebay_broker_client::types::ErrorCode;
 use forebay_crds::{Reason, TOPIC_FINALIZER, Topic};
 use kube::ResourceExt;
 
