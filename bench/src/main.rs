@@ -1,3 +1,54 @@
-//! Measurements: `cargo xtask bench --help`.
+//! Measurements: `cargo xtask bench --help`. Each file is one of them; all print figures with the limits they must keep, and fail when
+//! one is not kept. `broker` starts and looks at the process under test; `report` prints and saves.
 
-fn main() {}
+mod broker;
+mod consumer_lab;
+mod report;
+mod smoke;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// What a broker costs when idle, how fast it starts, and that it works.
+    Smoke(smoke::Options),
+    /// The consumer tuning lab: fetch settings A to D with the Java client.
+    ConsumerLab(consumer_lab::Options),
+}
+
+/// What all measurements take.
+#[derive(Debug, Args)]
+struct Common {
+    /// The broker program to measure.
+    #[arg(long, value_name = "FILE", default_value = "target/release/forebay-broker")]
+    broker: PathBuf,
+    /// Keep the figures in this file, with the command and the machine.
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Smoke(options) => smoke::run(&options).await,
+        Command::ConsumerLab(options) => consumer_lab::run(&options),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

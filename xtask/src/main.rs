@@ -1,5 +1,6 @@
 //! The project's own tasks: `cargo xtask --help`. One file per task, named by it; each has its `Args` and a `run`.
 
+mod bench;
 mod chart;
 mod check;
 mod e2e;
@@ -15,6 +16,8 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Task {
+    /// Measurements of the broker as released; figures that a run must meet are printed as pass or fail.
+    Bench(bench::Args),
     /// Format, lints, licences, documentation: what needs no running broker.
     Check(check::Args),
     /// The wire's decoders fed with damaged messages and batches, for a given time.
@@ -33,6 +36,7 @@ enum Task {
 
 fn main() -> anyhow::Result<()> {
     match Task::parse() {
+        Task::Bench(args) => bench::run(&args),
         Task::Check(args) => check::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Generate(args) => generate::run(&args),
