@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// Stories run at the same time.
     #[arg(long, default_value_t = 4)]
     jobs: u16,
+    /// Take the images as they are in target/images, to look at a story again without building.
+    #[arg(long)]
+    no_build: bool,
     /// First check the cluster itself (e2e/cluster/smoke): two minutes more.
     #[arg(long)]
     smoke: bool,
@@ -41,7 +44,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     tools::install_packages(&["kcat", "prometheus"])?;
     // What compiles, compiles before the cluster takes its share of the machine.
-    let mut archives = image::build(What::All)?;
+    let mut archives = if args.no_build { image::archives(What::All) } else { image::build(What::All)? };
     archives.push(tools::pack_kcat()?);
     step("stories: compile", test("stories", &["--no-run"]).arg("--quiet"))?;
     step("release: compile", test("release", &["--no-run"]).arg("--quiet"))?;

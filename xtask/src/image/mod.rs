@@ -16,6 +16,9 @@ use archive::Entry;
 /// Who runs in every image: nobody, by number so that Kubernetes can check that it is not root.
 const USER_ID: u64 = 65532;
 
+/// The folder of the archives.
+const FOLDER: &str = "target/images";
+
 /// Options of `cargo xtask image`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -87,20 +90,24 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 pub(crate) fn build(what: What) -> Result<Vec<PathBuf>> {
     let images = what.images();
     let programs = build_static(&images)?;
-    let folder = workspace_root().join("target/images");
+    let archives = archives(what);
+    let folder = workspace_root().join(FOLDER);
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let mut archives = Vec::new();
-    for (image, program) in images.iter().zip(programs) {
+    for ((image, program), path) in images.iter().zip(programs).zip(&archives) {
         let binary = std::fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
         require_static(&program, &binary)?;
         let packed = pack(image, binary)?;
-        let path = folder.join(format!("{}.tar", image.name));
-        std::fs::write(&path, &packed).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, &packed).with_context(|| format!("cannot write {}", path.display()))?;
         let tenths = packed.len() as u64 * 10 / (1 << 20);
         println!("── image {}: {}.{} MiB", tag(image), tenths / 10, tenths % 10);
-        archives.push(path);
     }
     Ok(archives)
+}
+
+/// Where the archives are.
+pub(crate) fn archives(what: What) -> Vec<PathBuf> {
+    let folder = workspace_root().join(FOLDER);
+    what.images().iter().map(|image| folder.join(format!("{}.tar", image.name))).collect()
 }
 
 /// The name by which Kubernetes and docker know the image: the chart's default has the same version.
