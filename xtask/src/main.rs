@@ -46,3 +46,13 @@ fn main() -> anyhow::Result<()> {
         Task::Test(args) => test::run(&args),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_task_can_be_asked_for() {
+        super::Task::command().debug_assert();
+    }
+}

@@ -12,6 +12,7 @@ use crate::run::{cargo, step, workspace_root};
 
 /// Options of `cargo xtask test`.
 #[derive(Debug, clap::Args)]
+#[group(id = "test")]
 pub(crate) struct Args {
     #[command(flatten)]
     check: check::Args,
