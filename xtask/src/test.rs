@@ -32,8 +32,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.no_root {
         return Ok(());
     }
-    let compat = workspace_root().join("e2e/compat/run");
-    step("other people's clients", Command::new(compat).args(["--records", "20000"]))?;
+    let compat = |program: &str| Command::new(workspace_root().join("e2e/compat").join(program));
+    step("other people's clients", compat("run").args(["--records", "20000"]))?;
+    step("Apache Kafka's tools", &mut compat("kafka-tools"))?;
+    step("kill -9 while producing", compat("crash").args(["--kills", "5"]))?;
     xtask("real Kubernetes", &["e2e"])
 }
 
