@@ -83,9 +83,7 @@ pub fn broker_back(
     let mut next = partition.clone();
     if next.leader.is_none() {
         elect(&mut next, live, rules);
-        if next.leader.is_none() {
-            return None; // nobody, as before: no epoch for that
-        }
+        next.leader?; // nobody, as before: no epoch for that
     }
     changed(partition, next)
 }
