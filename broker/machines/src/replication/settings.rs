@@ -10,7 +10,7 @@ pub enum CommitRule {
 }
 
 /// Settings that replication obeys.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// When this replica counts a record as reached.
     pub rule: CommitRule,
