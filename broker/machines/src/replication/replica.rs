@@ -116,7 +116,7 @@ impl Replica {
         let mut effects = Effects::default();
         match (event, &mut self.role) {
             (Event::Assigned(image), _) => effects.leadership_changed = self.assigned(image, now_ms),
-            (Event::Configured(settings), _) => self.settings = settings,
+            (Event::Configured(settings), _) => self.settings = *settings,
             (Event::Written { log_end }, _) => self.log_end = self.log_end.max(*log_end),
             (Event::Flushed { upto }, _) => self.flushed = self.flushed.max(*upto),
             (Event::Truncated { log_end }, _) => {
