@@ -1,7 +1,7 @@
 //! What a user notices first: how soon a broker takes a record, what it costs when nobody uses it, and that what goes in comes out.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -59,6 +59,11 @@ fn ms(duration: Duration) -> String {
     format!("{:.1} ms", duration.as_secs_f64() * 1e3)
 }
 
+/// Records of long ago would fall to retention.
+fn now_ms() -> Result<i64> {
+    Ok(i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis())?)
+}
+
 fn quick() -> ClientConfig {
     ClientConfig { operation_timeout: Duration::ZERO, ..ClientConfig::default() }
 }
@@ -76,7 +81,7 @@ async fn first_record(broker: &mut Broker, create: bool) -> Result<Duration> {
             made.with_context(|| format!("topic {name} is not made; the broker's log:\n{}", broker.log_tail()))?;
         }
     }
-    let record = NewRecord { timestamp_ms: 0, key: None, value: Some(b"first"), headers: &[] };
+    let record = NewRecord { timestamp_ms: now_ms()?, key: None, value: Some(b"first"), headers: &[] };
     until_works(within, async || {
         let mut producer = Producer::new(client.clone(), TOPIC, ProducerConfig::default()).await?;
         producer.send(PartitionIndex(0), &[record]).await.map_err(anyhow::Error::from)
@@ -123,7 +128,8 @@ async fn work(broker: &Broker, records: usize, report: &mut Report) -> Result<()
 async fn write(client: &Client, records: usize) -> Result<usize> {
     let mut producer = Producer::new(client.clone(), TOPIC, ProducerConfig::default()).await?;
     let value = vec![b'v'; RECORD_BYTES];
-    let batch = vec![NewRecord { timestamp_ms: 0, key: None, value: Some(&value), headers: &[] }; RECORDS_A_BATCH];
+    let batch =
+        vec![NewRecord { timestamp_ms: now_ms()?, key: None, value: Some(&value), headers: &[] }; RECORDS_A_BATCH];
     let partitions = producer.partitions();
     let batches = records / RECORDS_A_BATCH;
     for partition in partitions.iter().cycle().take(batches) {
@@ -134,7 +140,7 @@ async fn write(client: &Client, records: usize) -> Result<usize> {
 
 /// Reads until as much came as was written, or nothing more comes.
 async fn read(client: &Client, written: usize) -> Result<usize> {
-    let mut consumer = Consumer::new(client.clone(), FetchConfig::default());
+    let mut consumer = Consumer::new(client, FetchConfig::default());
     let partitions = (0..PARTITIONS).map(|p| (TopicPartition::new(TOPIC, p), Offset(0)));
     consumer.assign(partitions.collect::<BTreeMap<_, _>>());
     let (mut read, mut empty) = (0, 0);

@@ -1,5 +1,7 @@
 //! `forebay up` as a user runs it: the real program, real brokers, real files, ended in every way a program can end.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, outside of test functions")]
+
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};

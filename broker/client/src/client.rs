@@ -56,6 +56,15 @@ impl Client {
         Ok(client)
     }
 
+    /// A client of the same cluster with connections of its own: for requests that the broker answers late (long polls, joining
+    /// a group), because it answers those of one connection in order.
+    #[must_use]
+    pub fn separate(&self) -> Self {
+        let Inner { config, bootstrap, .. } = &*self.inner;
+        let (config, bootstrap) = (config.clone(), bootstrap.clone());
+        Self { inner: Arc::new(Inner { config, bootstrap, known: Mutex::default() }) }
+    }
+
     /// The client's settings.
     #[must_use]
     pub fn config(&self) -> &ClientConfig {
@@ -85,6 +94,9 @@ impl Client {
 
     /// A connection to the broker with this id.
     pub async fn broker(&self, id: BrokerId) -> Result<Arc<Connection>, RequestError> {
+        if !self.inner.known.lock().await.brokers.contains_key(&id) {
+            self.refresh().await?;
+        }
         let mut known = self.inner.known.lock().await;
         if let Some(open) = known.connections.get(&id).filter(|c| !c.is_closed()) {
             return Ok(Arc::clone(open));
@@ -191,6 +203,10 @@ impl Client {
                 Err(error) if error.is_transient() && Instant::now() + pause < deadline => {
                     if error.code() == Some(ErrorCode::NotController) {
                         self.inner.known.lock().await.controller = None;
+                    }
+                    if matches!(error, RequestError::Connect(_) | RequestError::NoBroker { .. }) {
+                        // Brokers may be elsewhere by now. When nobody can be asked, the next try says so.
+                        let _ = self.refresh().await;
                     }
                     tracing::debug!(%error, "trying again");
                     sleep(pause).await;

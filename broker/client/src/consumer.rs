@@ -96,10 +96,10 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// A consumer without partitions.
+    /// A consumer without partitions, on connections of its own.
     #[must_use]
-    pub fn new(client: Client, config: FetchConfig) -> Self {
-        Self { client, config, positions: BTreeMap::new(), leaders: BTreeMap::new() }
+    pub fn new(client: &Client, config: FetchConfig) -> Self {
+        Self { client: client.separate(), config, positions: BTreeMap::new(), leaders: BTreeMap::new() }
     }
 
     /// Reads these partitions from these offsets, and no others.

@@ -86,13 +86,13 @@ pub struct GroupConsumer {
 }
 
 impl GroupConsumer {
-    /// A member that joins with its first poll.
+    /// A member that joins with its first poll, on connections of its own.
     #[must_use]
-    pub fn new(client: Client, mut config: GroupConfig) -> Self {
+    pub fn new(client: &Client, mut config: GroupConfig) -> Self {
         config.fetch.max_wait = config.fetch.max_wait.min(config.heartbeat_interval);
-        let consumer = Consumer::new(client.clone(), config.fetch);
+        let consumer = Consumer::new(client, config.fetch);
         Self {
-            client,
+            client: client.separate(),
             config,
             consumer,
             member_id: Str::new(),

@@ -44,7 +44,7 @@ async fn offsets(client: &Client, topic: &str, spec: OffsetSpec) -> anyhow::Resu
 }
 
 async fn alone(client: Client, args: &ConsumeArgs, settings: &Settings, printer: &mut Printer) -> anyhow::Result<()> {
-    let mut consumer = Consumer::new(client.clone(), fetch_config(settings)?);
+    let mut consumer = Consumer::new(&client, fetch_config(settings)?);
     consumer.assign(offsets(&client, &args.topic, OffsetSpec::Earliest).await?);
     while args.follow || !printer.at_end(consumer.positions()) {
         if printer.print(consumer.poll().await?)?.is_some() {
@@ -69,7 +69,7 @@ async fn as_member(
     let wait = |name: &str, default| anyhow::Ok(number(settings, name)?.map_or(default, Duration::from_millis));
     member.session_timeout = wait("session.timeout.ms", member.session_timeout)?;
     member.heartbeat_interval = wait("heartbeat.interval.ms", member.heartbeat_interval)?;
-    let mut consumer = GroupConsumer::new(client.clone(), member);
+    let mut consumer = GroupConsumer::new(&client, member);
     let ended = loop {
         let cut = printer.print(consumer.poll().await?)?;
         if let Some(last) = &cut {
