@@ -7,6 +7,7 @@ mod broker;
 mod data_dir;
 mod settings;
 mod state;
+mod subscription;
 mod table;
 mod topics;
 
@@ -15,7 +16,6 @@ use std::net::TcpListener;
 use anyhow::{Context, bail};
 use forebay_broker_client::{Admin, ClientConfig};
 use forebay_broker_config::{BrokerConfig, render_properties};
-use forebay_profile::Subscription;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -164,7 +164,7 @@ fn state_of(manifests: &Manifests, kept: &[Kept]) -> State {
 async fn solve_profiles(admin: &Admin, manifests: &Manifests, data: &DataDir) -> anyhow::Result<Vec<profiles::Listed>> {
     let mut listed = Vec::new();
     for profile in &manifests.profiles {
-        let subscription = match subscription(admin, &profile.spec.topics).await? {
+        let subscription = match subscription::read(admin, &profile.spec.topics).await? {
             Ok(subscription) => subscription,
             Err(missing) => {
                 listed.push(profiles::unsolved(profile, &missing));
@@ -177,23 +177,4 @@ async fn solve_profiles(admin: &Admin, manifests: &Manifests, data: &DataDir) ->
         listed.push(solved.listed(written.then_some(folder)));
     }
     Ok(listed)
-}
-
-/// What the brokers say of a profile's topics, or which topic is missing.
-async fn subscription(admin: &Admin, topics: &[String]) -> anyhow::Result<Result<Subscription, String>> {
-    let names: Vec<&str> = topics.iter().map(String::as_str).collect();
-    let mut partitions = 0;
-    let mut leaders = std::collections::BTreeSet::new();
-    for (name, topic) in admin.describe_topics(&names).await? {
-        match topic {
-            Ok(topic) => {
-                partitions += topic.partitions.len();
-                leaders.extend(topic.partitions.iter().filter_map(|p| p.leader));
-            }
-            Err(refused) => return Ok(Err(format!("topic {name}: {refused}"))),
-        }
-    }
-    let brokers = i64::try_from(leaders.len())?.max(1);
-    let limits = forebay_profile::BrokerLimits::default();
-    Ok(Ok(Subscription { partitions: i64::try_from(partitions)?, brokers, limits }))
 }
