@@ -8,6 +8,7 @@ mod fuzz;
 mod generate;
 mod image;
 mod run;
+mod sim;
 mod test;
 
 use clap::Parser;
@@ -30,6 +31,8 @@ enum Task {
     E2e(e2e::Args),
     /// The container images, as docker archives in target/images, without a daemon or a base image.
     Image(image::Args),
+    /// Simulated clusters under faults, one for each seed.
+    Sim(sim::Args),
     /// Every test there is, from unit tests to a real Kubernetes cluster; installs what it needs.
     Test(test::Args),
 }
@@ -43,6 +46,7 @@ fn main() -> anyhow::Result<()> {
         Task::Chart(args) => chart::run(&args),
         Task::E2e(args) => e2e::run(&args),
         Task::Image(args) => image::run(&args),
+        Task::Sim(args) => sim::run(&args),
         Task::Test(args) => test::run(&args),
     }
 }

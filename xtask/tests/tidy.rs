@@ -35,6 +35,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("forebay-operator", &["forebay-crds", "forebay-profile", "forebay-broker-config", "forebay-broker-client"]),
     (
+        "forebay-broker-sim",
+        &["forebay-broker-wire", "forebay-broker-storage", "forebay-broker-machines", "forebay-broker-partition"],
+    ),
+    (
         "forebay-cli",
         &[
             "forebay-crds",

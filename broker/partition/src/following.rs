@@ -4,9 +4,7 @@
 
 use bytes::Bytes;
 use forebay_broker_machines::replication::{EpochEnd, Event};
-use forebay_broker_storage::{
-    AppendError as LogAppendError, AppendRequest, FlushError, LogError, Origin, PartitionLog,
-};
+use forebay_broker_storage::{AppendError as LogAppendError, AppendRequest, LogError, Origin, PartitionLog};
 use forebay_broker_wire::types::{BrokerId, LeaderEpoch, Offset};
 
 use crate::partition::{Closed, Partition, State, Wakeups};
@@ -65,9 +63,6 @@ pub enum FollowError {
     /// The log failed.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The flush failed.
-    #[error(transparent)]
-    Flush(#[from] FlushError),
 }
 
 impl Partition {
@@ -87,25 +82,22 @@ impl Partition {
         })
     }
 
-    /// Appends what the leader sent and learns how far records are safe. With `flush.messages` it flushes before it returns: the next fetch
-    /// says that all is kept.
-    pub fn append_from_leader(&self, answer: &LeaderAnswer, now_ms: i64) -> Result<(), FollowError> {
+    /// Appends what the leader sent and learns how far records are safe. Gives whether [`Self::flush`] is due: with `flush.messages=1` the
+    /// next fetch says that all is kept, so there is no position to fetch from before.
+    pub fn append_from_leader(&self, answer: &LeaderAnswer, now_ms: i64) -> Result<bool, FollowError> {
         let mut log = self.writer.lock();
         self.check_asked(&answer.asked)?;
         let mut wakeups = Wakeups::default();
-        let appended = self.append_whole_batches(&mut log, answer, now_ms, &mut wakeups);
-        let event = Event::LeaderAnswered { high_watermark: answer.high_watermark };
-        self.state.lock().step(&event, now_ms, &mut wakeups);
-        let followed = appended.and_then(|flush_required| {
-            self.follow_log_start(&mut log, answer.log_start, now_ms)?;
-            Ok(flush_required)
-        });
+        // The start first: what lies before it may not be the leader's, and must not count as safe.
+        let followed = self.follow_log_start(&mut log, answer.log_start, now_ms);
+        let followed = followed.and_then(|()| self.append_whole_batches(&mut log, answer, now_ms, &mut wakeups));
+        if followed.is_ok() {
+            let event = Event::LeaderAnswered { high_watermark: answer.high_watermark };
+            self.state.lock().step(&event, now_ms, &mut wakeups);
+        }
         drop(log);
         self.wake(wakeups);
-        if followed? {
-            self.flush()?;
-        }
-        Ok(())
+        followed
     }
 
     /// Gives whether a flush is due.
@@ -120,8 +112,18 @@ impl Partition {
         if records.is_empty() {
             return Ok(false);
         }
-        let request = AppendRequest { records, origin: Origin::Leader };
-        let appended = log.append(&[request], answer.asked.leader_epoch, now_ms).remove(0)?;
+        let request = [AppendRequest { records, origin: Origin::Leader }];
+        let mut result = log.append(&request, answer.asked.leader_epoch, now_ms).remove(0);
+        if let Err(LogAppendError::NotNext { found, end }) = result
+            && found < end
+            && log.log_start() == end
+        {
+            // Records are deleted to any offset, also inside a batch: an empty log that begins there takes the batch whole.
+            self.cut(log, |log| log.truncate_fully_and_start_at(found, now_ms))?;
+            result = log.append(&request, answer.asked.leader_epoch, now_ms).remove(0);
+            self.follow_log_start(log, answer.log_start, now_ms)?;
+        }
+        let appended = result?;
         self.note_written(log, appended.bytes, now_ms, wakeups);
         Ok(appended.flush_required)
     }

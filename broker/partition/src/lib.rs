@@ -6,6 +6,8 @@ mod commits;
 mod following;
 mod partition;
 mod reading;
+#[cfg(test)]
+mod replication_tests;
 mod roles;
 #[cfg(test)]
 mod tests;
@@ -17,7 +19,7 @@ pub use following::{FetchPosition, FollowError, LeaderAnswer};
 pub use forebay_broker_machines::replication::{EpochEnd, IsrAnswer, IsrProposal, RoleKind, Settings};
 pub use forebay_broker_storage::{
     AppendRequest, Appended, CompactionError, CompactionReport, DiskFull, FileSlice, FlushError, FoundOffset,
-    InvalidBatch, LogConfig, LogDir, LogError, LogName, MaintenanceReport, OpenLogError, Origin, Poisoned,
+    InvalidBatch, LogConfig, LogDir, LogError, LogName, MaintenanceReport, OpenLogError, Origin, Poisoned, ReadSpec,
     RecoveryReport, SequenceError, TimestampSpec,
 };
 pub use partition::{AppendError, Closed, NotLeader, OpenPartition, Partition, PartitionOffsets, UpdateError};

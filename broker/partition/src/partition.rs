@@ -360,7 +360,7 @@ impl Partition {
     pub fn update_config(&self, config: LogConfig) {
         let rule = rule(&config);
         self.writer.lock().set_config(config);
-        let settings = Settings { rule, ..self.state.lock().replica.settings().clone() };
+        let settings = Settings { rule, ..*self.state.lock().replica.settings() };
         let wakeups = self.tell(&Event::Configured(settings));
         self.wake(wakeups);
     }

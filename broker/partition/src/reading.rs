@@ -84,20 +84,31 @@ pub enum ReadError {
     Disk(#[from] DiskError),
 }
 
+impl From<forebay_broker_storage::ReadError> for ReadError {
+    fn from(error: forebay_broker_storage::ReadError) -> Self {
+        match error {
+            forebay_broker_storage::ReadError::OutOfRange { offset, log_start, end } => {
+                Self::OutOfRange { offset, log_start, log_end: end }
+            }
+            forebay_broker_storage::ReadError::Disk(error) => Self::Disk(error),
+        }
+    }
+}
+
 impl Partition {
     /// Finds the bytes that answer a fetch.
     pub fn read(&self, spec: &FetchSpec) -> Result<ReadResult, ReadError> {
         let (high_watermark, last_stable_offset) = self.check_reader(spec.current_leader_epoch)?;
         let upto = self.bound(spec.isolation, high_watermark, last_stable_offset);
         let read = ReadSpec { offset: spec.offset, max_bytes: spec.max_bytes, min_one_batch: spec.min_one_batch, upto };
-        let slice = self.reader.read(&read).map_err(|error| match error {
-            forebay_broker_storage::ReadError::OutOfRange { offset, log_start, end } => {
-                ReadError::OutOfRange { offset, log_start, log_end: end }
-            }
-            forebay_broker_storage::ReadError::Disk(error) => ReadError::Disk(error),
-        })?;
+        let slice = self.reader.read(&read)?;
         let log_start_offset = self.reader.offsets().start;
         Ok(ReadResult { slice, high_watermark, last_stable_offset, log_start_offset })
+    }
+
+    /// Finds bytes of this broker's own log, whoever leads the partition: for checks, and for what this broker itself keeps in it.
+    pub fn read_own(&self, read: &ReadSpec) -> Result<Option<FileSlice>, ReadError> {
+        self.reader.read(read).map_err(ReadError::from)
     }
 
     /// Finds an offset by time, or the first or last one that the isolation lets see; `None` when no record fits.

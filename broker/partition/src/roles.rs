@@ -22,6 +22,8 @@ pub struct ReplicaFetch {
     pub broker_epoch: i64,
     /// It has everything below.
     pub offset: Offset,
+    /// Where its log starts.
+    pub log_start: Offset,
     /// The epoch of its last record; `None` when it has none, or does not say.
     pub last_fetched_epoch: Option<LeaderEpoch>,
     /// The epoch it follows.
@@ -126,7 +128,9 @@ impl Partition {
         let mut state = self.state.lock();
         // Led on in another epoch meanwhile: what the follower has may not be what this log has.
         if state.replica.epoch() == fetch.current_leader_epoch {
-            state.step(&Event::FollowerFetched { follower, broker_epoch, offset }, now_ms, &mut wakeups);
+            let starts_with_leader = fetch.log_start >= result.log_start_offset;
+            let event = Event::FollowerFetched { follower, broker_epoch, offset, starts_with_leader };
+            state.step(&event, now_ms, &mut wakeups);
             result.high_watermark = state.replica.high_watermark();
         }
         drop(state);

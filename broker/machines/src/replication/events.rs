@@ -35,6 +35,8 @@ pub enum Event {
         broker_epoch: i64,
         /// It has everything below.
         offset: Offset,
+        /// It has deleted what we have. What it still has before our start, nobody can compare.
+        starts_with_leader: bool,
     },
     /// Leader: what came of a proposal.
     IsrAnswered {

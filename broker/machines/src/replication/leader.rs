@@ -158,13 +158,14 @@ impl Leader {
         &mut self,
         (follower, broker_epoch, offset): (BrokerId, i64, Offset),
         (high_watermark, log_end): (Offset, Offset),
+        starts_with_leader: bool,
         settings: &Settings,
         now_ms: i64,
     ) -> Option<IsrProposal> {
         let progress = self.followers.get_mut(&follower)?;
         progress.fetched(broker_epoch, offset.min(log_end), log_end, now_ms);
-        let caught_up =
-            offset >= high_watermark.max(self.epoch_start) || settings.mutation == Some(Mutation::ExpandBeforeCaughtUp);
+        let caught_up = (starts_with_leader && offset >= high_watermark.max(self.epoch_start))
+            || settings.mutation == Some(Mutation::ExpandBeforeCaughtUp);
         let refused = progress.refused_ms.is_some_and(|at| (0..REFUSED_PAUSE_MS).contains(&(now_ms - at)));
         if self.in_sync.contains(&follower) || self.pending.is_some() || refused || !caught_up {
             return None;

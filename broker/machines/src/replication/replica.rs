@@ -125,9 +125,9 @@ impl Replica {
                 self.log_end = *log_end;
                 self.high_watermark = self.high_watermark.min(*log_end);
             }
-            (Event::FollowerFetched { follower, broker_epoch, offset }, Role::Leader(leader)) => {
+            (Event::FollowerFetched { follower, broker_epoch, offset, starts_with_leader }, Role::Leader(leader)) => {
                 let (fetch, ends) = ((*follower, *broker_epoch, *offset), (self.high_watermark, self.log_end));
-                effects.proposal = leader.fetched(fetch, ends, &self.settings, now_ms);
+                effects.proposal = leader.fetched(fetch, ends, *starts_with_leader, &self.settings, now_ms);
             }
             (Event::CheckFollowers, Role::Leader(leader)) => {
                 effects.proposal = leader.check_followers(self.log_end, &self.settings, now_ms);
@@ -160,14 +160,18 @@ impl Replica {
         if image.leader_epoch < known {
             return false;
         }
+        let leads = matches!(self.role, Role::Leader(_));
+        let reused =
+            self.settings.mutation == Some(Mutation::ReuseEpoch) && leads != (image.leader == Some(self.local));
+        let same_epoch = image.leader_epoch == known && !reused;
         match &mut self.role {
-            Role::Leader(leader) if image.leader_epoch == known => {
+            Role::Leader(leader) if same_epoch => {
                 if image.partition_epoch > leader.partition_epoch() {
                     leader.assigned(image, now_ms);
                 }
                 false
             }
-            Role::Follower(_) if image.leader_epoch == known => false,
+            Role::Follower(_) if same_epoch => false,
             _ if image.leader == Some(self.local) => {
                 self.role = Role::Leader(Leader::new(self.local, image, self.log_end, now_ms));
                 true

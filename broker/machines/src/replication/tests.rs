@@ -72,6 +72,7 @@ impl Script {
                 follower: BrokerId(words.number("by").unwrap()),
                 broker_epoch: words.number("life").unwrap_or(1),
                 offset: words.offset("from"),
+                starts_with_leader: words.text("start") != Some("earlier"),
             },
             "accepted" => answered(IsrAnswer::Accepted {
                 partition_epoch: words.number("state").unwrap(),
@@ -196,6 +197,7 @@ fn a_partition_with_fewer_replicas_than_min_insync_replicas_wants_all_of_them() 
     let settings = Settings { min_insync_replicas: 3, ..Settings::default() };
     let mut replica = Replica::new(BrokerId(1), settings, Offset(0), Offset(50));
     replica.step(&Event::Assigned(image(1, 4)), 0);
-    let fetched = Event::FollowerFetched { follower: BrokerId(2), broker_epoch: 1, offset: Offset(50) };
+    let (follower, broker_epoch, offset) = (BrokerId(2), 1, Offset(50));
+    let fetched = Event::FollowerFetched { follower, broker_epoch, offset, starts_with_leader: true };
     assert_eq!(replica.step(&fetched, 0).high_watermark, Some(Offset(50)));
 }

@@ -1,0 +1,223 @@
+//! The controller: one process that never fails in the quorum's place. Its decisions are those of `machines::metadata`; its sessions
+//! are by its own clock.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use forebay_broker_machines::{
+    metadata::{
+        AlterPartitionError, BrokerRegistration, Command, ConfigRules, Context, ElectionRules, MetadataImage, NewTopic,
+        PartitionImage, PartitionRecord, Record, Reply, alter_partition, broker_back, broker_gone, decide,
+    },
+    replication::{IsrAnswer, IsrProposal},
+};
+use forebay_broker_wire::types::{BrokerId, Uuid};
+
+use crate::message::{Envelope, Message, Node};
+
+pub(crate) const TOPIC: &str = "records";
+pub(crate) const CLUSTER_ID: &str = "c2ltdWxhdGVkLWNsdXN0ZXI";
+pub(crate) const TOPIC_ID: Uuid = Uuid([7; 16]);
+
+/// What the controller remembers of a broker.
+#[derive(Debug)]
+struct Session {
+    broker_epoch: i64,
+    incarnation: u64,
+    heard_ms: i64,
+    fenced: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Controller {
+    pub(crate) image: Arc<MetadataImage>,
+    sessions: BTreeMap<BrokerId, Session>,
+    rules: ElectionRules,
+    session_timeout_ms: i64,
+}
+
+impl Controller {
+    pub(crate) fn new(brokers: &[BrokerId], partitions: i32, session_timeout_ms: i64, rules: ElectionRules) -> Self {
+        let image = Arc::new(MetadataImage::default());
+        let mut controller = Self { image, sessions: BTreeMap::new(), rules, session_timeout_ms };
+        for id in brokers {
+            let broker_epoch = controller.register(*id);
+            let session = Session { broker_epoch, incarnation: 0, heard_ms: i64::MIN, fenced: true };
+            controller.sessions.insert(*id, session);
+        }
+        let replication_factor = i16::try_from(brokers.len().min(3)).ok();
+        let name = TOPIC.to_owned();
+        let topic = NewTopic { name, partitions: Some(partitions), replication_factor, ..NewTopic::default() };
+        controller.decide(&Command::CreateTopics { topics: vec![topic], validate_only: false });
+        controller
+    }
+
+    fn decide(&mut self, command: &Command) -> Reply {
+        let mut context = Context {
+            new_id: &mut || TOPIC_ID,
+            rules: ConfigRules { check: &|_, _| Ok(()), list: &|_, _| None },
+            default_partitions: 1,
+            default_replication_factor: 1,
+        };
+        let outcome = decide(&self.image, command, &mut context);
+        for record in &outcome.records {
+            self.apply(record);
+        }
+        outcome.reply
+    }
+
+    fn apply(&mut self, record: &Record) {
+        Arc::make_mut(&mut self.image).apply(record).expect("what the controller decides fits its image");
+    }
+
+    fn register(&mut self, broker_id: BrokerId) -> i64 {
+        let registration = BrokerRegistration {
+            broker_id,
+            cluster_id: CLUSTER_ID.to_owned(),
+            rack: None,
+            endpoints: Vec::new(),
+            directories: Vec::new(),
+        };
+        match self.decide(&Command::RegisterBroker(registration)) {
+            Reply::Registered(Ok(broker_epoch)) => broker_epoch,
+            reply => unreachable!("registration was answered with {reply:?}"),
+        }
+    }
+
+    pub(crate) fn partitions(&self) -> Vec<PartitionImage> {
+        self.image.topic(TOPIC).map(|topic| topic.partitions.clone()).unwrap_or_default()
+    }
+
+    fn live_epoch(&self, id: BrokerId) -> Option<i64> {
+        self.sessions.get(&id).filter(|session| !session.fenced).map(|session| session.broker_epoch)
+    }
+
+    pub(crate) fn is_live(&self, id: BrokerId) -> bool {
+        self.live_epoch(id).is_some()
+    }
+
+    /// Changes each partition as `change` says.
+    fn change(&mut self, change: impl Fn(&Self, &PartitionImage) -> Option<PartitionImage>) {
+        for partition in self.partitions() {
+            if let Some(next) = change(self, &partition) {
+                self.apply(&Record::Partition(record(&next)));
+            }
+        }
+    }
+
+    fn gone(&mut self, id: BrokerId) {
+        self.change(|this, partition| {
+            broker_gone(partition, id, &|other| this.live_epoch(other).is_some(), &this.rules)
+        });
+    }
+
+    /// Takes a broker out at once, as when its connection breaks and nobody answers at its address.
+    pub(crate) fn fence(&mut self, id: BrokerId, out: &mut Vec<Envelope>) {
+        let version = self.image.version();
+        if let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.fenced) {
+            session.fenced = true;
+            self.gone(id);
+        }
+        self.publish(version, out);
+    }
+
+    /// Fences who was not heard of for too long.
+    pub(crate) fn check_sessions(&mut self, now_ms: i64, out: &mut Vec<Envelope>) {
+        let silent = |session: &Session| now_ms.saturating_sub(session.heard_ms) > self.session_timeout_ms;
+        let over: Vec<_> = self.sessions.iter().filter(|(_, s)| !s.fenced && silent(s)).map(|(id, _)| *id).collect();
+        over.into_iter().for_each(|id| self.fence(id, out));
+    }
+
+    fn publish(&self, before: i64, out: &mut Vec<Envelope>) {
+        if self.image.version() > before {
+            for id in self.sessions.keys() {
+                self.send(*id, None, Message::Image(Arc::clone(&self.image)), out);
+            }
+        }
+    }
+
+    fn send(&self, to: BrokerId, to_life: Option<u64>, message: Message, out: &mut Vec<Envelope>) {
+        out.push(Envelope { from: Node::Controller, to: Node::Broker(to), to_life, message });
+    }
+
+    pub(crate) fn handle(&mut self, from: Node, message: Message, now_ms: i64, out: &mut Vec<Envelope>) {
+        let before = self.image.version();
+        match message {
+            Message::Register { broker, life, incarnation } => self.registers(broker, life, incarnation, now_ms, out),
+            Message::Heartbeat { broker, life, broker_epoch, image_version } => {
+                self.heard(broker, life, (broker_epoch, image_version), now_ms, out);
+            }
+            Message::Propose { life, broker_epoch, number, partition, proposal } => {
+                let Node::Broker(broker) = from else { return };
+                let answer = self.proposes(broker, broker_epoch, partition, &proposal);
+                self.send(broker, Some(life), Message::Proposed { number, answer }, out);
+            }
+            _ => {}
+        }
+        self.publish(before, out);
+    }
+
+    fn registers(&mut self, id: BrokerId, life: u64, incarnation: u64, now_ms: i64, out: &mut Vec<Envelope>) {
+        let known = self.sessions.get(&id).map(|session| session.incarnation);
+        if known != Some(incarnation) {
+            let broker_epoch = self.register(id);
+            // A later life has another log: it leaves the ISR and leads no more before it is heard of again.
+            self.sessions.insert(id, Session { broker_epoch, incarnation, heard_ms: now_ms, fenced: true });
+            self.gone(id);
+        }
+        let Some(session) = self.sessions.get(&id) else { return };
+        let (broker_epoch, image) = (session.broker_epoch, Arc::clone(&self.image));
+        self.send(id, Some(life), Message::Registered { incarnation, broker_epoch, image }, out);
+    }
+
+    fn heard(
+        &mut self,
+        id: BrokerId,
+        life: u64,
+        (broker_epoch, image_version): (i64, i64),
+        now_ms: i64,
+        out: &mut Vec<Envelope>,
+    ) {
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| session.broker_epoch == broker_epoch) else {
+            return self.send(id, Some(life), Message::NotRegistered { broker_epoch }, out);
+        };
+        session.heard_ms = now_ms;
+        if session.fenced && image_version > broker_epoch {
+            session.fenced = false;
+            self.change(|this, partition| {
+                broker_back(partition, &|other| this.live_epoch(other).is_some(), &this.rules)
+            });
+        }
+        if image_version < self.image.version() {
+            self.send(id, Some(life), Message::Image(Arc::clone(&self.image)), out);
+        }
+    }
+
+    fn proposes(&mut self, id: BrokerId, broker_epoch: i64, partition: usize, proposal: &IsrProposal) -> IsrAnswer {
+        if self.sessions.get(&id).is_none_or(|session| session.broker_epoch != broker_epoch) {
+            return IsrAnswer::Stale;
+        }
+        let Some(current) = self.partitions().get(partition).cloned() else { return IsrAnswer::Stale };
+        match alter_partition(&current, proposal, &|other| self.live_epoch(other), &self.rules) {
+            Ok(next) => {
+                self.apply(&Record::Partition(record(&next)));
+                let PartitionImage { partition_epoch, in_sync_replicas, .. } = next;
+                IsrAnswer::Accepted { partition_epoch, in_sync_replicas }
+            }
+            Err(AlterPartitionError::Ineligible { .. } | AlterPartitionError::NotReplicas { .. }) => IsrAnswer::Refused,
+            Err(AlterPartitionError::NotLeader { .. } | AlterPartitionError::StalePartition { .. }) => IsrAnswer::Stale,
+        }
+    }
+}
+
+fn record(partition: &PartitionImage) -> PartitionRecord {
+    let numbers = |ids: &[BrokerId]| ids.iter().map(|id| id.0).collect();
+    PartitionRecord {
+        topic_id: TOPIC_ID,
+        partition: partition.index.0,
+        replicas: numbers(&partition.replicas),
+        in_sync_replicas: numbers(&partition.in_sync_replicas),
+        leader: partition.leader.map_or(-1, |id| id.0),
+        leader_epoch: partition.leader_epoch.0,
+        partition_epoch: partition.partition_epoch,
+    }
+}

@@ -1,0 +1,29 @@
+//! Ordinary runs: nothing that replication promises is broken, whatever fails, and a seed tells the whole story.
+
+use forebay_broker_sim::{Options, Report, run};
+
+fn report(seed: u64, keep_trace: bool) -> Report {
+    run(&Options { seed, keep_trace, ..Options::default() }).expect("the simulation itself runs")
+}
+
+#[test]
+fn two_hundred_clusters_keep_every_promise() {
+    let mut acknowledged = 0;
+    for seed in 0..200 {
+        let report = report(seed, false);
+        assert_eq!(report.violation, None, "seed {seed}: see `cargo xtask sim --from {seed} --seeds 1 --trace`");
+        acknowledged += report.acknowledged;
+    }
+    assert!(acknowledged > 20_000, "only {acknowledged} records were acknowledged: the runs prove little");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in [3, 17, 101] {
+        let (one, other) = (report(seed, true), report(seed, true));
+        let parted = one.trace.iter().zip(&other.trace).find(|(one, other)| one != other);
+        assert_eq!(parted, None, "seed {seed}");
+        assert_eq!(one, other, "seed {seed}");
+    }
+    assert_ne!(report(3, false).trace_hash, report(4, false).trace_hash);
+}
