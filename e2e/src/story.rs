@@ -174,6 +174,9 @@ impl Story {
                 }
                 Err(error) => error,
             };
+            if kubeconfig_is_gone() {
+                return Err(error.context("the cluster has been taken down"));
+            }
             if begin.elapsed() > Duration::from_secs(limit_seconds) {
                 return Err(error.context(format!("not within {limit_seconds} s: {what}")));
             }
@@ -246,6 +249,11 @@ impl Story {
             println!("--- {} {}: {}", K::kind(&()), object.name_any(), value["status"]);
         }
     }
+}
+
+/// Who took the cluster down took its kubeconfig with it: there is nothing to wait for, nor anyone at its address.
+fn kubeconfig_is_gone() -> bool {
+    std::env::var_os("KUBECONFIG").is_some_and(|path| !std::path::Path::new(&path).exists())
 }
 
 async fn print_tail(pods: &Api<KubePod>, name: &str, lines: i64) {

@@ -4,9 +4,10 @@
 use anyhow::{Context, Result, ensure};
 use forebay_crds::{Cluster, Topic};
 use forebay_e2e::{OPERATOR_NAMESPACE, Story, root, tell};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod as KubePod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams, LogParams, Patch, PatchParams};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 use tokio::process::Command;
@@ -31,6 +32,7 @@ const CRD: &str = "topics.forebay.dev";
 #[tokio::test]
 async fn upgrading_and_uninstalling_keep_objects_and_brokers() -> Result<()> {
     tell("release", async |story| {
+        rights_suffice(story).await?;
         story.apply(MANIFESTS).await?;
         story.expect_ready::<Topic>("events", 90).await?;
         let kafka = story.kafka("c");
@@ -55,13 +57,49 @@ async fn upgrading_and_uninstalling_keep_objects_and_brokers() -> Result<()> {
         ensure!(kafka.consume("events").await?.len() == 100, "which go on serving");
         story.step("helm uninstall keeps CRDs, objects and brokers");
 
-        helm(&["install", "forebay", "charts/forebay", "--wait"]).await?;
+        let watch = format!("replicas=2,watchNamespaces={{{}}}", story.namespace);
+        helm(&["install", "forebay", "charts/forebay", "--set", &watch, "--wait"]).await?;
         story.merge::<Topic>("events", json!({"spec": {"partitions": 5}})).await?;
         story.expect_ready::<Topic>("events", 60).await?;
         ensure!(identities(story).await? == before, "a second installation takes over what is there");
+        story.step("an installation for this namespace alone takes over");
+
+        kill_the_leader(story).await?;
+        story.merge::<Topic>("events", json!({"spec": {"partitions": 6}})).await?;
+        story.expect_ready::<Topic>("events", 60).await?;
+        rights_suffice(story).await?;
         Ok(())
     })
     .await
+}
+
+/// The API server has refused the operator nothing: its log would say which right is missing.
+async fn rights_suffice(story: &Story) -> Result<()> {
+    let pods: Api<KubePod> = Api::namespaced(story.client.clone(), OPERATOR_NAMESPACE);
+    for pod in pods.list(&ListParams::default()).await?.items {
+        let log = pods.logs(&pod.name_any(), &LogParams::default()).await?;
+        let refused = log.lines().find(|line| line.contains("forbidden: User"));
+        ensure!(refused.is_none(), "the chart's rights do not suffice: {}", refused.unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// Kills the operator that holds the Lease: the other one has to take over.
+async fn kill_the_leader(story: &Story) -> Result<()> {
+    let leases: Api<Lease> = Api::namespaced(story.client.clone(), OPERATOR_NAMESPACE);
+    let lease = leases.get("forebay-operator").await?;
+    let holder = lease.spec.and_then(|spec| spec.holder_identity).context("nobody holds the Lease")?;
+    // The identity is the pod's name and the time of its start.
+    let (pod, _) = holder.rsplit_once('_').with_context(|| format!("the holder {holder} is no pod"))?;
+    let pods: Api<KubePod> = Api::namespaced(story.client.clone(), OPERATOR_NAMESPACE);
+    pods.delete(pod, &DeleteParams::default().grace_period(0)).await?;
+    story
+        .eventually("another operator leads after the leader was killed", 60, async || {
+            let now = leases.get("forebay-operator").await?.spec.and_then(|spec| spec.holder_identity);
+            ensure!(now.as_deref().is_some_and(|now| !now.is_empty() && now != holder), "{now:?} holds the Lease");
+            Ok(())
+        })
+        .await
 }
 
 /// Leaves a CRD as an older chart would have: with one column less. Gives how many are left.

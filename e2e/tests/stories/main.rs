@@ -6,4 +6,5 @@ mod in_force;
 mod monitoring;
 mod profiles;
 mod quickstart;
+mod quiet;
 mod topics;
