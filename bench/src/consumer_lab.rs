@@ -31,7 +31,7 @@ pub(crate) struct Options {
     #[arg(long)]
     bootstrap: Option<String>,
     /// Rounds of each set.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
 }
 
