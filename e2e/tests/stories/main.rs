@@ -2,6 +2,8 @@
 //!
 //! `cargo xtask e2e` runs them; `cargo xtask e2e NAME` those whose name contains NAME.
 
+mod disks;
+mod examples;
 mod in_force;
 mod monitoring;
 mod profiles;
