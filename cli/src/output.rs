@@ -6,10 +6,16 @@ use serde::Serialize;
 
 use crate::args::{Format, Output};
 
+/// Long texts are wrapped in files and pipes too.
+const WIDTH_WITHOUT_TERMINAL: u16 = 160;
+
 /// A table with these columns.
 pub(crate) fn table<const N: usize>(columns: [&str; N]) -> Table {
     let mut table = Table::new();
     table.load_preset(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic).set_header(columns);
+    if !table.is_tty() {
+        table.set_width(WIDTH_WITHOUT_TERMINAL);
+    }
     table
 }
 

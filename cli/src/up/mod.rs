@@ -164,6 +164,7 @@ fn state_of(manifests: &Manifests, kept: &[Kept]) -> State {
 async fn solve_profiles(admin: &Admin, manifests: &Manifests, data: &DataDir) -> anyhow::Result<Vec<profiles::Listed>> {
     let mut listed = Vec::new();
     for profile in &manifests.profiles {
+        // One profile that can't be solved must not keep the others, or the brokers, from coming up.
         let subscription = match subscription::read(admin, &profile.spec.topics).await? {
             Ok(subscription) => subscription,
             Err(missing) => {
@@ -171,10 +172,14 @@ async fn solve_profiles(admin: &Admin, manifests: &Manifests, data: &DataDir) ->
                 continue;
             }
         };
-        let solved = profiles::solved(profile, subscription.clone())?;
-        let folder = data.profile(&solved.name);
-        let written = solved.write(profile, &subscription, &folder)?;
-        listed.push(solved.listed(written.then_some(folder)));
+        match profiles::solved(profile, subscription.clone()) {
+            Ok(solved) => {
+                let folder = data.profile(&solved.name);
+                let written = solved.write(profile, &subscription, &folder)?;
+                listed.push(solved.listed(written.then_some(folder)));
+            }
+            Err(error) => listed.push(profiles::unsolved(profile, &format!("{error:#}"))),
+        }
     }
     Ok(listed)
 }
