@@ -1,6 +1,6 @@
 //! What a follower does to its log: append what the leader sends, cut what the leader does not have, begin anew behind what it has deleted.
 //!
-//! Each answer of a leader is checked against the present role and position while the writer is held: a late one changes nothing.
+//! Each answer of a leader is checked against the present role and log while the writer is held: a late one changes nothing.
 
 use bytes::Bytes;
 use forebay_broker_machines::replication::{EpochEnd, Event};
@@ -86,7 +86,7 @@ impl Partition {
     /// next fetch says that all is kept, so there is no position to fetch from before.
     pub fn append_from_leader(&self, answer: &LeaderAnswer, now_ms: i64) -> Result<bool, FollowError> {
         let mut log = self.writer.lock();
-        self.check_asked(&answer.asked)?;
+        self.check_asked(&log, &answer.asked)?;
         let mut wakeups = Wakeups::default();
         // The start first: what lies before it may not be the leader's, and must not count as safe.
         let followed = self.follow_log_start(&mut log, answer.log_start, now_ms);
@@ -145,7 +145,7 @@ impl Partition {
         now_ms: i64,
     ) -> Result<Offset, FollowError> {
         let mut log = self.writer.lock();
-        self.check_asked(asked)?;
+        self.check_asked(&log, asked)?;
         let local_end = log.end_offset_for_epoch(leader_end.epoch).map(|(epoch, end)| EpochEnd { epoch, end });
         let event = Event::Diverged { leader_epoch: asked.leader_epoch, leader_end, local_end };
         let effects = self.state.lock().step(&event, now_ms, &mut Wakeups::default());
@@ -164,7 +164,7 @@ impl Partition {
         now_ms: i64,
     ) -> Result<Offset, FollowError> {
         let mut log = self.writer.lock();
-        self.check_asked(asked)?;
+        self.check_asked(&log, asked)?;
         if asked.offset < log_start {
             self.cut(&mut log, |log| log.truncate_fully_and_start_at(log_start, now_ms))
         } else {
@@ -184,10 +184,12 @@ impl Partition {
         Ok(log_end)
     }
 
-    fn check_asked(&self, asked: &FetchPosition) -> Result<(), FollowError> {
+    fn check_asked(&self, log: &PartitionLog, asked: &FetchPosition) -> Result<(), FollowError> {
         let state = self.state.lock();
         state.check_open(&self.name)?;
-        if state.replica.may_append(asked.leader_epoch, asked.offset) { Ok(()) } else { Err(late(&state, asked)) }
+        let same_last_epoch = !state.replica.tells_last_epoch() || asked.last_fetched_epoch == log.latest_epoch();
+        let believed = state.replica.may_believe(asked.leader_epoch, asked.offset, same_last_epoch);
+        if believed { Ok(()) } else { Err(late(&state, asked)) }
     }
 }
 

@@ -73,6 +73,16 @@ pub enum ReadError {
         /// Next offset.
         log_end: Offset,
     },
+    /// The leader is new and does not know yet how far records are safe.
+    #[error(
+        "the new leader of epoch {epoch} does not know the high watermark yet: only that it is at least {high_watermark}"
+    )]
+    OffsetNotAvailable {
+        /// Its epoch.
+        epoch: LeaderEpoch,
+        /// What it knows.
+        high_watermark: Offset,
+    },
     /// Another broker leads.
     #[error(transparent)]
     NotLeader(#[from] NotLeader),
@@ -119,10 +129,24 @@ impl Partition {
         current_leader_epoch: Option<LeaderEpoch>,
     ) -> Result<Option<FoundOffset>, ReadError> {
         let (high_watermark, last_stable_offset) = self.check_reader(current_leader_epoch)?;
+        if isolation != Isolation::LogEnd {
+            self.check_high_watermark_known(spec, high_watermark)?;
+        }
         let upto = self.bound(isolation, high_watermark, last_stable_offset);
         let found = self.reader.offset_for_timestamp(spec, upto)?;
         // Kafka answers the ends with the current epoch.
         Ok(found.map(|found| FoundOffset { leader_epoch: found.leader_epoch.or(Some(self.leader_epoch())), ..found }))
+    }
+
+    /// Consumers must not be told an end that lies before what earlier leaders have shown them. The log's start is known at once.
+    fn check_high_watermark_known(&self, spec: TimestampSpec, high_watermark: Offset) -> Result<(), ReadError> {
+        let state = self.state.lock();
+        match state.replica.leader() {
+            Some(leader) if spec != TimestampSpec::Earliest && high_watermark < leader.epoch_start() => {
+                Err(ReadError::OffsetNotAvailable { epoch: leader.epoch(), high_watermark })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The largest epoch not above `epoch` and where it ended; `None` when it is not known here.

@@ -235,6 +235,35 @@ fn an_answer_to_an_earlier_question_changes_nothing() {
 }
 
 #[test]
+fn a_new_leader_names_no_end_to_consumers_before_it_knows_how_far_records_are_safe() {
+    let brokers = pair(&LogConfig::default());
+    append(&brokers[0], &["a"]).unwrap();
+    fetch(&brokers[0], &brokers[1]);
+    lead(&brokers, 2, 2, &[1, 2]); // it has the record, but does not know that the first one has it
+    let list = |spec| brokers[1].partition.list_offset(spec, Isolation::ReadUncommitted, None);
+    assert!(matches!(list(TimestampSpec::Latest), Err(ReadError::OffsetNotAvailable { .. })));
+    assert_eq!(list(TimestampSpec::Earliest).unwrap().unwrap().offset, Offset(0));
+    fetch(&brokers[1], &brokers[0]);
+    assert_eq!(list(TimestampSpec::Latest).unwrap().unwrap().offset, Offset(1));
+}
+
+#[test]
+fn a_late_word_that_the_logs_part_does_not_cut_a_log_that_has_changed_since() {
+    let brokers = pair(&LogConfig::default());
+    append(&brokers[0], &["only", "the first has these"]).unwrap();
+    lead(&brokers, 2, 2, &[2]);
+    append(&brokers[1], &["the second's", "records"]).unwrap();
+    let asked = brokers[0].partition.fetch_position().unwrap();
+    let Ok(ReplicaRead::Diverging(end)) = ask(&brokers[1], &brokers[0], &asked) else { panic!("diverging") };
+    fetch(&brokers[1], &brokers[0]);
+    fetch(&brokers[1], &brokers[0]);
+    assert_eq!(offsets(&brokers[0]).2, asked.offset.0, "as long as it was, with other records");
+    let late = brokers[0].partition.truncate_diverging(&asked, end, NOW_MS);
+    assert!(matches!(late, Err(FollowError::Late { .. })));
+    assert_eq!(log(&brokers[0]), log(&brokers[1]));
+}
+
+#[test]
 fn with_flush_messages_1_a_follower_asks_for_more_only_after_its_flush() {
     let [leader, follower] = &pair(&LogConfig { flush_messages: 1, ..LogConfig::default() });
     append(leader, &["a"]).unwrap();

@@ -25,6 +25,8 @@ struct Session {
     incarnation: u64,
     heard_ms: i64,
     fenced: bool,
+    /// Only another registration counts.
+    ended: bool,
 }
 
 #[derive(Debug)]
@@ -41,7 +43,7 @@ impl Controller {
         let mut controller = Self { image, sessions: BTreeMap::new(), rules, session_timeout_ms };
         for id in brokers {
             let broker_epoch = controller.register(*id);
-            let session = Session { broker_epoch, incarnation: 0, heard_ms: i64::MIN, fenced: true };
+            let session = Session { broker_epoch, incarnation: 0, heard_ms: i64::MIN, fenced: true, ended: false };
             controller.sessions.insert(*id, session);
         }
         let replication_factor = i16::try_from(brokers.len().min(3)).ok();
@@ -110,8 +112,14 @@ impl Controller {
         });
     }
 
-    /// Takes a broker out at once, as when its connection breaks and nobody answers at its address.
-    pub(crate) fn fence(&mut self, id: BrokerId, out: &mut Vec<Envelope>) {
+    /// Takes a broker out at once, as when its connection breaks and nobody answers at its address. Its registration ends with it: a
+    /// heartbeat that was under way must not bring back a process that is no more.
+    pub(crate) fn died(&mut self, id: BrokerId, out: &mut Vec<Envelope>) {
+        self.fence(id, out);
+        self.sessions.entry(id).and_modify(|session| session.ended = true);
+    }
+
+    fn fence(&mut self, id: BrokerId, out: &mut Vec<Envelope>) {
         let version = self.image.version();
         if let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.fenced) {
             session.fenced = true;
@@ -157,11 +165,12 @@ impl Controller {
     }
 
     fn registers(&mut self, id: BrokerId, life: u64, incarnation: u64, now_ms: i64, out: &mut Vec<Envelope>) {
-        let known = self.sessions.get(&id).map(|session| session.incarnation);
+        let known = self.sessions.get(&id).filter(|session| !session.ended).map(|session| session.incarnation);
         if known != Some(incarnation) {
             let broker_epoch = self.register(id);
             // A later life has another log: it leaves the ISR and leads no more before it is heard of again.
-            self.sessions.insert(id, Session { broker_epoch, incarnation, heard_ms: now_ms, fenced: true });
+            self.sessions
+                .insert(id, Session { broker_epoch, incarnation, heard_ms: now_ms, fenced: true, ended: false });
             self.gone(id);
         }
         let Some(session) = self.sessions.get(&id) else { return };
@@ -177,7 +186,8 @@ impl Controller {
         now_ms: i64,
         out: &mut Vec<Envelope>,
     ) {
-        let Some(session) = self.sessions.get_mut(&id).filter(|session| session.broker_epoch == broker_epoch) else {
+        let current = |session: &&mut Session| session.broker_epoch == broker_epoch && !session.ended;
+        let Some(session) = self.sessions.get_mut(&id).filter(current) else {
             return self.send(id, Some(life), Message::NotRegistered { broker_epoch }, out);
         };
         session.heard_ms = now_ms;
@@ -193,7 +203,7 @@ impl Controller {
     }
 
     fn proposes(&mut self, id: BrokerId, broker_epoch: i64, partition: usize, proposal: &IsrProposal) -> IsrAnswer {
-        if self.sessions.get(&id).is_none_or(|session| session.broker_epoch != broker_epoch) {
+        if self.sessions.get(&id).is_none_or(|session| session.ended || session.broker_epoch != broker_epoch) {
             return IsrAnswer::Stale;
         }
         let Some(current) = self.partitions().get(partition).cloned() else { return IsrAnswer::Stale };

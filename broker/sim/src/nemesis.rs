@@ -60,7 +60,7 @@ impl World {
         }
         if power && !self.flushes_each() {
             let mut out = Vec::new();
-            self.controller.fence(id, &mut out);
+            self.controller.died(id, &mut out);
             self.send_all(out);
         }
         let longest_ms = if self.random.percent(50) { 150 } else { 2500 };
@@ -69,20 +69,25 @@ impl World {
         Ok(())
     }
 
-    /// The moment at which most depends on order: a change of the ISR is on its way. It may take long, and who is to enter may crash.
+    /// The moment at which most depends on order: a change of the ISR is on its way. It may take long, and who is to enter may crash or lose
+    /// sight of the leader. Gives the delay.
     pub(crate) fn meddle(&mut self, message: &Message) -> i64 {
         let Message::Propose { proposal, .. } = message else { return 0 };
         if self.healed {
             return 0;
         }
-        let enters = proposal.in_sync_replicas.iter().find(|(_, broker_epoch)| broker_epoch.is_some());
-        if let Some((id, _)) = enters
-            && self.random.percent(15)
-        {
-            let soon_ms = self.random.between(0, 50);
-            self.after(soon_ms, Happening::Crash(*id));
+        let late = self.random.percent(30);
+        if let Some((id, _)) = proposal.in_sync_replicas.iter().find(|(_, broker_epoch)| broker_epoch.is_some()) {
+            if self.random.percent(15) {
+                let soon_ms = self.random.between(0, 50);
+                self.after(soon_ms, Happening::Crash(*id));
+            } else if late && self.random.percent(50) {
+                let (one, other) = (Node::Broker(*id), Node::Broker(proposal.leader));
+                self.cut(BTreeSet::from([(one, other), (other, one)]));
+                self.count("cut off a new member");
+            }
         }
-        if self.random.percent(30) { self.random.between(100, 4000) } else { 0 }
+        if late { self.random.between(100, 4000) } else { 0 }
     }
 
     /// Every partition that counts on this broker has another live in-sync replica.

@@ -15,7 +15,7 @@ use forebay_broker_wire::{
 
 use crate::{
     broker::Computer,
-    clients::Clients,
+    clients::{Clients, ONCE},
     controller::Controller,
     hosting::{EPOCH_MS, Now, Process, ProcessOptions},
     message::{Envelope, Node},
@@ -135,7 +135,7 @@ impl World {
             computers,
             controller,
             controller_skew_ms: 0,
-            clients: Clients::default(),
+            clients: Clients::new(usize::try_from(partitions)?),
             shadows: (0..partitions).map(|_| PartitionShadow::default()).collect(),
             process,
             cut: BTreeSet::new(),
@@ -385,6 +385,15 @@ impl World {
                     let (end, safe_end) = (seen.log_end, self.shadows[index].end());
                     return Err(anyhow!("broker {id} at rest: partition {index} ends at {end}, {safe_end} was safe"));
                 }
+            }
+            let once = self.shadows[index].safe.values().filter(|entry| entry.value.starts_with(ONCE));
+            let once: Vec<_> = once.map(|entry| &entry.value).collect();
+            if let Some(pair) = once.windows(2).find(|pair| pair[0] >= pair[1]) {
+                return Err(anyhow!(
+                    "partition {index}: {:?} follows {:?} of an idempotent producer",
+                    pair[1],
+                    pair[0]
+                ));
             }
         }
         Ok(())

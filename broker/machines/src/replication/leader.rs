@@ -104,6 +104,11 @@ impl Leader {
         self.epoch
     }
 
+    /// Where the log ended when it began to lead. Everything that earlier leaders called safe lies before.
+    pub fn epoch_start(&self) -> Offset {
+        self.epoch_start
+    }
+
     /// The state of the partition it knows.
     pub fn partition_epoch(&self) -> i32 {
         self.partition_epoch

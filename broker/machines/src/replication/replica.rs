@@ -97,13 +97,14 @@ impl Replica {
         kept.then_some((leader, epoch))
     }
 
-    /// True when records that a leader sent in `epoch`, starting from what was asked at `asked_offset`, continue this log.
-    pub fn may_append(&self, epoch: LeaderEpoch, asked_offset: Offset) -> bool {
+    /// True when an answer to what was asked in `epoch` at `asked_offset` says something about this log as it is now. An offset alone does
+    /// not tell: the log may have been cut and have grown to the same length since, and then its last epoch is another.
+    pub fn may_believe(&self, epoch: LeaderEpoch, asked_offset: Offset, same_last_epoch: bool) -> bool {
         let Role::Follower(follower) = &self.role else { return false };
         if self.settings.mutation == Some(Mutation::BelieveLateAnswers) {
             return true;
         }
-        follower.leader.is_some() && follower.epoch == epoch && asked_offset == self.log_end
+        follower.leader.is_some() && follower.epoch == epoch && asked_offset == self.log_end && same_last_epoch
     }
 
     /// Whether a fetch says how the log ends, so that the leader can tell where it parts from its own.

@@ -172,11 +172,12 @@ fn follower(rule: CommitRule) -> Replica {
 #[test]
 fn a_follower_believes_only_answers_to_what_it_would_ask_now() {
     let mut replica = follower(CommitRule::Written);
-    assert!(replica.may_append(LeaderEpoch(4), Offset(50)));
-    assert!(!replica.may_append(LeaderEpoch(3), Offset(50)), "of an earlier leader");
-    assert!(!replica.may_append(LeaderEpoch(4), Offset(40)), "of an earlier position");
+    assert!(replica.may_believe(LeaderEpoch(4), Offset(50), true));
+    assert!(!replica.may_believe(LeaderEpoch(4), Offset(50), false), "of another log of that length");
+    assert!(!replica.may_believe(LeaderEpoch(3), Offset(50), true), "of an earlier leader");
+    assert!(!replica.may_believe(LeaderEpoch(4), Offset(40), true), "of an earlier position");
     replica.step(&Event::Assigned(image(1, 5)), 0);
-    assert!(!replica.may_append(LeaderEpoch(5), Offset(50)), "leaders copy from nobody");
+    assert!(!replica.may_believe(LeaderEpoch(5), Offset(50), true), "leaders copy from nobody");
     assert_eq!(replica.may_fetch(), None);
 }
 

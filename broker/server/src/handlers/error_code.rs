@@ -145,6 +145,7 @@ pub(crate) fn code_of_read(error: &ReadError) -> ErrorCode {
         ReadError::FencedLeaderEpoch { .. } => ErrorCode::FencedLeaderEpoch,
         ReadError::UnknownLeaderEpoch { .. } => ErrorCode::UnknownLeaderEpoch,
         ReadError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+        ReadError::OffsetNotAvailable { .. } => ErrorCode::OffsetNotAvailable,
         ReadError::Closed(_) | ReadError::NotLeader(_) => ErrorCode::NotLeaderOrFollower,
         ReadError::Disk(_) => ErrorCode::KafkaStorageError,
     }
