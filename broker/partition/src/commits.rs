@@ -92,7 +92,7 @@ impl Drop for CommitGuard {
 }
 
 impl Partition {
-    /// Tells `waiter` once all records below `end`, appended in `epoch`, are on all in-sync replicas, or that this will not be known.
+    /// Tells `waiter` once all records below `end`, appended in `epoch` (taken before the append), are on all in-sync replicas, or that this will not be known.
     /// `Ok(None)` means that they are already, and nothing will be told.
     pub fn when_committed(
         self: &Arc<Self>,

@@ -148,14 +148,15 @@ impl Leader {
     /// How far records are safe when this replica has them up to `own`: every other member of the ISR, and whoever may have become one,
     /// has them too.
     pub(super) fn reached(&self, own: Offset, settings: &Settings) -> Offset {
-        let possible = self.pending.iter().flat_map(|pending| &pending.possible);
-        let members = match settings.mutation {
-            Some(Mutation::CommitWithoutFollowers) => return own,
-            Some(Mutation::IgnoreProposedMembers) => self.in_sync.clone(),
-            _ => self.in_sync.iter().chain(possible).copied().collect(),
-        };
         let log_end = |id: &BrokerId| self.followers.get(id).and_then(|follower| follower.log_end).unwrap_or(Offset(0));
-        members.iter().filter(|id| **id != self.local).map(log_end).fold(own, Offset::min)
+        let least = |members: &BTreeSet<BrokerId>, of: Offset| {
+            members.iter().filter(|id| **id != self.local).map(log_end).fold(of, Offset::min)
+        };
+        match (&self.pending, settings.mutation) {
+            (_, Some(Mutation::CommitWithoutFollowers)) => own,
+            (None, _) | (_, Some(Mutation::IgnoreProposedMembers)) => least(&self.in_sync, own),
+            (Some(pending), _) => least(&pending.possible, least(&self.in_sync, own)),
+        }
     }
 
     /// A follower fetched. Gives a proposal if it should enter the ISR.
