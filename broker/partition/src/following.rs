@@ -119,9 +119,13 @@ impl Partition {
             && log.log_start() == end
         {
             // Records are deleted to any offset, also inside a batch: an empty log that begins there takes the batch whole.
+            let high_watermark = self.state.lock().replica.high_watermark();
             self.cut(log, |log| log.truncate_fully_and_start_at(found, now_ms))?;
             result = log.append(&request, answer.asked.leader_epoch, now_ms).remove(0);
-            self.follow_log_start(log, answer.log_start, now_ms)?;
+            self.note_written(log, 0, now_ms, wakeups);
+            self.follow_log_start(log, answer.log_start.max(end), now_ms)?;
+            // What was deleted had been safe, and is again what it was.
+            self.state.lock().step(&Event::LeaderAnswered { high_watermark }, now_ms, wakeups);
         }
         let appended = result?;
         self.note_written(log, appended.bytes, now_ms, wakeups);

@@ -1,7 +1,8 @@
 //! Cutting a log's end: what a follower does to agree with its leader.
 //!
 //! IMPORTANT: the recovery point is lowered, durably, before anything is cut; otherwise a crash after new appends would leave records that
-//! recovery trusts without having been flushed.
+//! recovery trusts without having been flushed. Segments go from the newest to the oldest: a crash in between leaves the log's beginning,
+//! never a later part of it, which would say that what comes before was deleted on purpose.
 
 use std::sync::Arc;
 
@@ -37,9 +38,10 @@ impl PartitionLog {
         self.write(|log| {
             log.lower_recovery_point(offset)?;
             let old = log.shared.view.lock().segments.clone();
-            for segment in &old {
+            for segment in old.iter().rev() {
                 log.discard(segment, now_ms)?;
             }
+            log.remove_snapshots_after(Offset(-1))?;
             let segment = Segment::create(log.log_dir.disk(), &log.dir, offset, None)?;
             log.log_dir.set_log_start(&log.name, offset)?;
             log.producers = ProducerState::default();
@@ -57,7 +59,7 @@ impl PartitionLog {
         self.lower_recovery_point(offset)?;
         let mut segments = self.shared.view.lock().segments.clone();
         let at = segments.partition_point(|segment| segment.base_offset <= offset).saturating_sub(1);
-        for segment in segments.drain(at + 1..) {
+        for segment in segments.drain(at + 1..).rev() {
             self.discard(&segment, now_ms)?;
         }
         // Opened anew: a closed segment's handles were given up, and readers of the old one keep what they hold.
@@ -94,6 +96,17 @@ impl PartitionLog {
         self.flushed = self.flushed.min(end);
         self.unflushed_messages = 0;
         self.truncations += 1;
+        Ok(())
+    }
+
+    /// What snapshots say of producers is wrong for a log that grows again.
+    fn remove_snapshots_after(&self, end: Offset) -> Result<(), DiskError> {
+        let disk = self.log_dir.disk();
+        for entry in disk.list(&self.dir)? {
+            if parse_segment_file(&entry.name, ".snapshot").is_some_and(|offset| offset > end) {
+                disk.remove_file(&self.dir.join(&entry.name))?;
+            }
+        }
         Ok(())
     }
 

@@ -169,6 +169,9 @@ impl Leader {
         now_ms: i64,
     ) -> Option<IsrProposal> {
         let progress = self.followers.get_mut(&follower)?;
+        if progress.broker_epoch.is_some_and(|known| known > broker_epoch) {
+            return None; // under way since an earlier life, whose log may have been longer
+        }
         progress.fetched(broker_epoch, offset.min(log_end), log_end, now_ms);
         let caught_up = (starts_with_leader && offset >= high_watermark.max(self.epoch_start))
             || settings.mutation == Some(Mutation::ExpandBeforeCaughtUp);

@@ -196,3 +196,37 @@ fn power_cut(seed: u64) {
 fn every_acknowledged_record_survives_power_cuts_with_flush_messages_1() {
     (0..150).for_each(power_cut);
 }
+
+#[test]
+fn an_interrupted_truncation_leaves_the_logs_beginning() {
+    for (cut_at, operations) in [0, 15].into_iter().flat_map(|cut_at| (0..40).map(move |n| (cut_at, n))) {
+        let dir = temp_dir();
+        let faulty = FaultyDisk::new(dir.path()).unwrap();
+        let log_dir = log_dir_on(faulty.disk(), dir.path());
+        let (mut log, _) = open(&log_dir, LogConfig { segment_bytes: 300, ..small() });
+        for n in 0..40 {
+            append(&mut log, idempotent(5, 0, n, &[&format!("value {n}")])).unwrap();
+        }
+        let before = read_all(&log);
+        let mut left = operations;
+        faulty.inject(move |_| {
+            left -= 1;
+            if left < 0 { io_error() } else { Verdict::Proceed }
+        });
+        let cut = log.truncate_to(Offset(cut_at), NOW_MS);
+        faulty.heal();
+        drop((log, log_dir));
+        let (mut log, _) = open(&super::log_dir(dir.path()), LogConfig { segment_bytes: 300, ..small() });
+        let after = read_all(&log);
+        assert_eq!(
+            log.log_start(),
+            Offset(0),
+            "cut at {cut_at}, {operations} operations: nothing was deleted on purpose"
+        );
+        assert_eq!(after, before[..after.len()], "cut at {cut_at}, {operations} operations");
+        assert!(cut.is_err() || after.len() == usize::try_from(cut_at).unwrap());
+        // The producer goes on from what is left.
+        let next = i32::try_from(after.len()).unwrap();
+        assert!(!append(&mut log, idempotent(5, 0, next, &["next"])).unwrap().duplicate);
+    }
+}
