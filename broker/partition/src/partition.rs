@@ -105,7 +105,9 @@ pub struct Partition {
     pub(crate) writer: Mutex<PartitionLog>,
     pub(crate) state: Mutex<State>,
     pub(crate) reader: LogReader,
+    /// Those who wait for what consumers may see, and those who wait for any record.
     waiters: Arc<Waiters>,
+    followers: Arc<Waiters>,
     /// Held during a compaction; closing waits for it to stop.
     compaction: Mutex<()>,
     stopping: AtomicBool,
@@ -127,6 +129,8 @@ pub(crate) struct State {
 pub(crate) struct Wakeups {
     /// So many bytes came below the high watermark.
     advanced: Option<u64>,
+    /// So many bytes were appended.
+    appended: u64,
     commits: Vec<crate::commits::Due>,
     leadership_changed: bool,
 }
@@ -204,6 +208,7 @@ impl Partition {
             writer: Mutex::new(log),
             state: Mutex::new(State { replica, unacknowledged, commits, proposal: None, closed: false }),
             waiters: Arc::default(),
+            followers: Arc::default(),
             compaction: Mutex::new(()),
             stopping: AtomicBool::new(false),
         };
@@ -286,6 +291,7 @@ impl Partition {
     /// Tells the machine how far the log is written and flushed.
     pub(crate) fn note_written(&self, log: &PartitionLog, bytes: u64, now_ms: i64, wakeups: &mut Wakeups) {
         let (log_end, upto) = (log.log_end(), log.flushed_to());
+        wakeups.appended += bytes;
         let mut state = self.state.lock();
         state.unacknowledged.push(log_end, bytes);
         state.step(&Event::Written { log_end }, now_ms, wakeups);
@@ -324,19 +330,28 @@ impl Partition {
 
     /// Tells whoever waits. No lock may be held.
     pub(crate) fn wake(&self, wakeups: Wakeups) {
-        let Wakeups { advanced, commits, leadership_changed } = wakeups;
+        let Wakeups { advanced, appended, commits, leadership_changed } = wakeups;
         commits.into_iter().for_each(crate::commits::Due::tell);
         if let Some(bytes) = advanced {
             self.waiters.advanced(bytes);
         }
+        if appended > 0 {
+            self.followers.advanced(appended);
+        }
         if leadership_changed {
             self.waiters.closed();
+            self.followers.closed();
         }
     }
 
     /// Registers a waiter until the guard is dropped. Register first, read next, then wait: nothing is missed.
     pub fn watch(&self, waiter: Arc<dyn FetchWaiter>) -> WatchGuard {
         self.waiters.watch(waiter)
+    }
+
+    /// Registers a waiter for all that is appended, safe or not: a follower's fetch, which the high watermark waits for.
+    pub fn watch_log_end(&self, waiter: Arc<dyn FetchWaiter>) -> WatchGuard {
+        self.followers.watch(waiter)
     }
 
     /// Makes `offset` (or the high watermark) the first that may be read, durably. Gives the new start.

@@ -247,6 +247,34 @@ fn a_new_leader_names_no_end_to_consumers_before_it_knows_how_far_records_are_sa
     assert_eq!(list(TimestampSpec::Latest).unwrap().unwrap().offset, Offset(1));
 }
 
+#[derive(Default)]
+struct Counter(Mutex<(u64, bool)>);
+
+impl FetchWaiter for Counter {
+    fn advanced(&self, bytes: u64) {
+        self.0.lock().unwrap().0 += bytes;
+    }
+
+    fn closed(&self) {
+        self.0.lock().unwrap().1 = true;
+    }
+}
+
+#[test]
+fn followers_are_told_of_every_append_and_consumers_of_what_is_safe() {
+    let brokers = pair(&LogConfig::default());
+    let (follower, consumer) = (Arc::new(Counter::default()), Arc::new(Counter::default()));
+    let _follower = brokers[0].partition.watch_log_end(Arc::<Counter>::clone(&follower));
+    let _consumer = brokers[0].partition.watch(Arc::<Counter>::clone(&consumer));
+    let bytes = append(&brokers[0], &["a"]).unwrap().bytes;
+    assert_eq!((*follower.0.lock().unwrap(), *consumer.0.lock().unwrap()), ((bytes, false), (0, false)));
+    fetch(&brokers[0], &brokers[1]);
+    fetch(&brokers[0], &brokers[1]);
+    assert_eq!((*follower.0.lock().unwrap(), *consumer.0.lock().unwrap()), ((bytes, false), (bytes, false)));
+    lead(&brokers, 2, 2, &[1, 2]);
+    assert_eq!((follower.0.lock().unwrap().1, consumer.0.lock().unwrap().1), (true, true), "look elsewhere");
+}
+
 #[test]
 fn a_late_word_that_the_logs_part_does_not_cut_a_log_that_has_changed_since() {
     let brokers = pair(&LogConfig::default());

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 /// Somebody who waits for records. Called on the appending thread: must be quick and must not call the partition.
 pub trait FetchWaiter: Send + Sync {
-    /// So many bytes more lie below the high watermark.
+    /// So many bytes more may be read: they lie below the high watermark, or for [`crate::Partition::watch_log_end`] in the log.
     fn advanced(&self, bytes: u64);
     /// The partition is gone or led by another broker: look again.
     fn closed(&self);
