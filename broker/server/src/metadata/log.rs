@@ -11,7 +11,7 @@ use forebay_broker_machines::metadata::{
     CLUSTER_METADATA_TOPIC, MetadataImage, Record, RecordError, ReplayError, decode_record, encode_record,
 };
 use forebay_broker_storage::{AppendRequest, LogConfig, LogDir, LogName, Origin, PartitionLog, ReadSpec};
-use forebay_broker_wire::records::{BatchBuilder, NewRecord, batches};
+use forebay_broker_wire::records::{BatchBuilder, BatchError, NewRecord, batches};
 use forebay_broker_wire::types::{LeaderEpoch, Offset, Uuid};
 
 /// Bytes read at once when the log is replayed.
@@ -30,10 +30,10 @@ pub(crate) enum OpenLogError {
     #[error("metadata log {dir}: {message}")]
     Log { dir: String, message: String },
     /// One record.
-    #[error("metadata log at offset {offset}: {source}")]
+    #[error("metadata log at offset {offset}")]
     Record { offset: Offset, source: RecordError },
     /// One record, in its place.
-    #[error("metadata log at offset {offset}: {source}")]
+    #[error("metadata log at offset {offset}")]
     Replay { offset: Offset, source: ReplayError },
 }
 
@@ -137,7 +137,15 @@ fn replay(log: &PartitionLog, from: Offset, replayed: &mut Replayed) -> Result<O
         None => Bytes::new(),
     };
     let mut next = from;
-    for batch in batches(&bytes).map_while(Result::ok) {
+    for batch in batches(&bytes) {
+        let batch = match batch {
+            Ok(batch) => batch,
+            // The range ends within a batch; the next read starts with that one.
+            Err(BatchError::Incomplete { .. }) if next > from => break,
+            Err(error) => return Err(failed(format!("batch at offset {next}: {error}"))),
+        };
+        let damaged = |error| failed(format!("batch at offset {}: {error}", batch.header.base_offset));
+        batch.check_crc().map_err(damaged)?;
         let records = batch.records(BATCH_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
         for record in records {
             let record = record.map_err(|error| failed(error.to_string()))?;

@@ -23,7 +23,11 @@ fn log_dir(path: &Path) -> Arc<LogDir> {
 }
 
 fn open(path: &Path) -> MetadataStore {
-    let store = MetadataStore::open(&log_dir(path), config()).unwrap();
+    open_in(&log_dir(path))
+}
+
+fn open_in(dir: &Arc<LogDir>) -> MetadataStore {
+    let store = MetadataStore::open(dir, config()).unwrap();
     let registration = BrokerRegistration {
         broker_id: BrokerId(0),
         cluster_id: CLUSTER.to_owned(),
@@ -164,4 +168,24 @@ fn what_could_not_be_flushed_is_refused_and_not_seen() {
     assert!(store.submit(Command::AllocateProducerIds).is_err());
     assert_eq!(store.image(), before);
     assert!(store.submit(Command::AllocateProducerIds).is_err());
+}
+
+#[test]
+fn a_bit_that_fell_over_in_the_metadata_log_is_an_error_and_never_another_truth() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = log_dir(folder.path());
+    let store = open_in(&dir);
+    create(&store, "orders").unwrap();
+    create(&store, "payments").unwrap();
+    store.close().unwrap();
+    drop(store);
+    dir.close_clean().unwrap();
+    drop(dir);
+    let path = folder.path().join("__cluster_metadata-0/00000000000000000000.log");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let position = bytes.windows(6).position(|window| window == b"orders").unwrap();
+    bytes[position] = b'0';
+    std::fs::write(&path, bytes).unwrap();
+    let error = MetadataStore::open(&log_dir(folder.path()), config()).unwrap_err().to_string();
+    assert!(error.contains("crc"), "{error}");
 }
