@@ -74,7 +74,9 @@ impl Connection {
             Err(ConnectionError::Request(error @ RequestError::Answer { .. })) => {
                 tracing::error!(client = %host, %error, "connection closed: this broker made an answer that can't be sent");
             }
-            Err(error @ ConnectionError::Stuck) => tracing::info!(client = %host, %error, "connection closed"),
+            Err(error @ (ConnectionError::Stuck | ConnectionError::Frame(FrameError::Stalled { .. }))) => {
+                tracing::info!(client = %host, %error, "connection closed");
+            }
             Err(error) => tracing::warn!(client = %host, %error, "connection closed: the client broke the protocol"),
         }
     }

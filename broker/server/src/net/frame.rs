@@ -1,20 +1,29 @@
 //! Cuts the byte stream of a connection into frames: a four-byte size, then that many bytes.
 //!
 //! What must hold: a size outside `0..=socket.request.max.bytes` ends the connection before anything is allocated for it;
-//! the body of a frame is read only once its bytes are charged to the budget; `next` can be cancelled between any two
-//! bytes without losing one. An idle connection holds no buffer.
+//! bytes of a frame are read only once they are charged to the budget, and memory is taken as they come, not as they are
+//! announced; a frame of which nothing more comes ends the connection, so that its bytes are free again; `next` can be
+//! cancelled between any two bytes without losing one. An idle connection holds no buffer.
 
 use std::io;
+use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::budget::{ByteBudget, Charge};
 
 const SIZE_BYTES: usize = 4;
 /// What one read asks for when the size of the coming frame is not known yet: several small requests fit.
 const READ_BYTES: usize = 8 * 1024;
+/// What a frame is charged at first, when it is longer; then as much again as has come.
+const FIRST_CHARGE_BYTES: usize = 64 * 1024;
+/// Frames up to this get their buffer at once; longer ones grow it.
+const RESERVE_BYTES: usize = 1 << 20;
+/// How long a frame that has begun may stand still.
+const STALL_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(crate) struct Frame {
@@ -28,6 +37,8 @@ pub(crate) enum FrameError {
     Size { size: i32, max: u32 },
     #[error("the connection ended {missing} bytes before the end of a frame")]
     Cut { missing: usize },
+    #[error("nothing came for {waited:?}, {missing} bytes before the end of a frame")]
+    Stalled { missing: usize, waited: Duration },
     #[error("reading from the socket: {0}")]
     Io(#[from] io::Error),
 }
@@ -35,15 +46,16 @@ pub(crate) enum FrameError {
 #[derive(Debug)]
 pub(crate) struct FrameReader {
     buffer: BytesMut,
-    /// Size and charge of the frame whose body is being read.
+    /// Size of the frame whose body is being read, and its charge so far.
     coming: Option<(usize, Charge)>,
     max_bytes: u32,
     budget: ByteBudget,
+    stall_max: Duration,
 }
 
 impl FrameReader {
     pub(crate) fn new(max_bytes: u32, budget: ByteBudget) -> Self {
-        Self { buffer: BytesMut::new(), coming: None, max_bytes, budget }
+        Self { buffer: BytesMut::new(), coming: None, max_bytes, budget, stall_max: STALL_MAX }
     }
 
     /// The next frame; `None` when the client closed between two frames. Safe to cancel.
@@ -51,29 +63,31 @@ impl FrameReader {
         loop {
             if self.coming.is_none() && self.buffer.len() >= SIZE_BYTES {
                 let size = peek_size(&self.buffer, self.max_bytes)?;
-                // Charged before the four bytes are taken, so that a cancelled wait starts again from the same state.
-                let charge = self.budget.charge(size).await;
                 self.buffer.advance(SIZE_BYTES);
-                self.coming = Some((usize::try_from(size).unwrap_or(usize::MAX), charge));
+                self.coming = Some((usize::try_from(size).unwrap_or(usize::MAX), Charge::default()));
             }
-            let wanted = match &self.coming {
-                Some((size, _)) => *size,
-                None => SIZE_BYTES,
-            };
-            match self.coming.take_if(|(size, _)| self.buffer.len() >= *size) {
-                Some((size, charge)) => {
-                    let bytes = self.buffer.split_to(size).freeze();
-                    if self.buffer.is_empty() {
-                        self.buffer = BytesMut::new();
-                    }
-                    return Ok(Some(Frame { bytes, _charge: charge }));
+            self.charge().await;
+            let whole = |(size, charge): &mut (usize, Charge)| self.buffer.len() >= *size && charge.bytes() >= *size;
+            if let Some((size, charge)) = self.coming.take_if(whole) {
+                let bytes = self.buffer.split_to(size).freeze();
+                if self.buffer.is_empty() {
+                    self.buffer = BytesMut::new();
                 }
-                None => {
-                    if !self.fill(stream, wanted).await? {
-                        return Ok(None);
-                    }
-                }
+                return Ok(Some(Frame { bytes, _charge: charge }));
             }
+            if self.coming.as_ref().is_none_or(|(size, _)| self.buffer.len() < *size) && !self.fill(stream).await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Charges the next bytes of the coming frame, once those charged so far have come.
+    async fn charge(&mut self) {
+        let Some((size, charge)) = &mut self.coming else { return };
+        let (come, charged) = (self.buffer.len().min(*size), charge.bytes());
+        if charged < *size && come >= charged {
+            let more = (come - charged + come.max(FIRST_CHARGE_BYTES)).min(*size - charged);
+            self.budget.extend(charge, u32::try_from(more).unwrap_or(u32::MAX)).await;
         }
     }
 
@@ -82,13 +96,23 @@ impl FrameReader {
         self.buffer.is_empty() && self.coming.is_none()
     }
 
-    /// Reads once, towards `wanted` buffered bytes. False at a clean end of the stream.
-    async fn fill(&mut self, stream: &TcpStream, wanted: usize) -> Result<bool, FrameError> {
+    /// Reads once, of a frame what is charged. False at a clean end of the stream.
+    async fn fill(&mut self, stream: &TcpStream) -> Result<bool, FrameError> {
+        let (missing, room) = match &self.coming {
+            Some((size, charge)) => {
+                (size - self.buffer.len(), charge.bytes().min(*size).saturating_sub(self.buffer.len()))
+            }
+            None => (SIZE_BYTES - self.buffer.len(), READ_BYTES),
+        };
         loop {
-            stream.readable().await?;
-            let missing = wanted.saturating_sub(self.buffer.len());
-            self.buffer.reserve(missing.max(if self.coming.is_some() { 1 } else { READ_BYTES }));
-            match stream.try_read_buf(&mut self.buffer) {
+            match &self.coming {
+                Some(_) => timeout(self.stall_max, stream.readable())
+                    .await
+                    .map_err(|_elapsed| FrameError::Stalled { missing, waited: self.stall_max })??,
+                None => stream.readable().await?,
+            }
+            self.buffer.reserve(room.max(missing.min(RESERVE_BYTES)));
+            match stream.try_read_buf(&mut (&mut self.buffer).limit(room)) {
                 Ok(0) if self.buffer.is_empty() && self.coming.is_none() => return Ok(false),
                 Ok(0) => return Err(FrameError::Cut { missing }),
                 Ok(_) => return Ok(true),
@@ -169,5 +193,53 @@ mod tests {
         client.write_all(&[0, 0, 0, 9, 1]).await.unwrap();
         drop(client);
         assert!(matches!(reader(100).next(&server).await, Err(FrameError::Cut { missing: 8 })));
+    }
+
+    #[tokio::test]
+    async fn a_frame_that_is_only_announced_takes_the_budget_from_nobody() {
+        let budget = ByteBudget::new(1 << 20);
+        let (mut promising, server) = pair().await;
+        promising.write_all(&(1_i32 << 20).to_be_bytes()).await.unwrap();
+        let mut first = FrameReader::new(1 << 20, budget.clone());
+        assert!(timeout(Duration::from_millis(50), first.next(&server)).await.is_err());
+        let (mut honest, server) = pair().await;
+        honest.write_all(&[0, 0, 0, 3, 1, 2, 3]).await.unwrap();
+        let mut second = FrameReader::new(1 << 20, budget.clone());
+        let frame = timeout(Duration::from_secs(10), second.next(&server)).await.expect("the budget is free");
+        assert_eq!(&frame.unwrap().unwrap().bytes[..], [1, 2, 3]);
+    }
+
+    #[tokio::test]
+    async fn frames_larger_together_than_the_budget_are_all_read_to_their_ends() {
+        let budget = ByteBudget::new(1 << 20);
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            let (mut client, server) = pair().await;
+            let mut reader = FrameReader::new(1 << 20, budget.clone());
+            tasks.spawn(async move {
+                client.write_all(&500_000_i32.to_be_bytes()).await.unwrap();
+                client.write_all(&vec![7; 500_000]).await.unwrap();
+            });
+            tasks.spawn(async move {
+                assert_eq!(reader.next(&server).await.unwrap().unwrap().bytes.len(), 500_000);
+            });
+        }
+        let all = async {
+            while let Some(done) = tasks.join_next().await {
+                done.unwrap();
+            }
+        };
+        timeout(Duration::from_secs(20), all).await.expect("no frame waits for another for ever");
+    }
+
+    #[tokio::test]
+    async fn a_frame_that_stands_still_ends_the_connection_and_an_idle_connection_does_not() {
+        let (mut client, server) = pair().await;
+        let stall_max = Duration::from_millis(50);
+        let mut reader = FrameReader { stall_max, ..reader(100) };
+        assert!(timeout(stall_max * 4, reader.next(&server)).await.is_err());
+        client.write_all(&[0, 0, 0, 9, 1]).await.unwrap();
+        let ended = timeout(Duration::from_secs(10), reader.next(&server)).await.expect("given up by then");
+        assert!(matches!(ended, Err(FrameError::Stalled { missing: 8, .. })));
     }
 }

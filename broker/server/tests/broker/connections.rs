@@ -62,7 +62,7 @@ fn a_long_poll_whose_client_has_gone_is_given_up() {
 fn bytes_in_flight_are_bounded_and_given_back() {
     let broker = TestBroker::start_with(&["queued.max.request.bytes=1048576"]);
     broker.client().create_topic("orders");
-    // Two clients announce more than fits together: the second waits until the first is done, and both get through.
+    // More than fits together comes at once: some wait until others are done, and all get through.
     let value = "x".repeat(800_000);
     let clients: Vec<_> = (0..4)
         .map(|_| {
