@@ -16,6 +16,7 @@ use crate::coordinators::partition_for;
 use crate::metadata::internal_topics::consumer_offsets;
 
 const KEY_TYPE_GROUP: i8 = 0;
+const KEY_TYPE_TRANSACTION: i8 = 1;
 /// From this version on a request may name many keys.
 const BATCHES_FROM_VERSION: i16 = 4;
 
@@ -25,11 +26,9 @@ pub(super) async fn handle(
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse {
     let keys = if context.api_version < BATCHES_FROM_VERSION { vec![request.key] } else { request.coordinator_keys };
-    let ready = if request.key_type == KEY_TYPE_GROUP {
-        ensure_topic(broker).await
-    } else {
-        let message = format!("key type {} is not offered: this broker coordinates groups (0) only", request.key_type);
-        Err(Failure::new(ErrorCode::InvalidRequest, message))
+    let ready = match request.key_type {
+        KEY_TYPE_GROUP => ensure_topic(broker).await,
+        other => Err(not_offered(other)),
     };
     let image = broker.metadata.image();
     let find = |key: Str| {
@@ -55,6 +54,20 @@ pub(super) async fn handle(
         host: only.host,
         port: only.port,
         ..FindCoordinatorResponse::default()
+    }
+}
+
+fn not_offered(key_type: i8) -> Failure {
+    match key_type {
+        // librdkafka asks again for ever after any other code; with this one `init_transactions` fails at once.
+        KEY_TYPE_TRANSACTION => Failure::new(
+            ErrorCode::TransactionalIdAuthorizationFailed,
+            "this broker offers no transactions; an idempotent producer needs no transactional.id",
+        ),
+        other => Failure::new(
+            ErrorCode::InvalidRequest,
+            format!("key type {other} is not offered: this broker coordinates groups (0) only"),
+        ),
     }
 }
 

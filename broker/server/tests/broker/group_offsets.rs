@@ -45,7 +45,11 @@ fn the_first_question_for_a_coordinator_makes_the_offsets_topic() {
     }
     let transactional = FindCoordinatorRequest { key: "t".into(), key_type: 1, ..FindCoordinatorRequest::default() };
     let answer = client.call(&transactional, 3);
-    assert_eq!(ErrorCode::from_code(answer.error_code), ErrorCode::InvalidRequest, "transactions are not offered");
+    assert_eq!(
+        ErrorCode::from_code(answer.error_code),
+        ErrorCode::TransactionalIdAuthorizationFailed,
+        "transactions are not offered"
+    );
 }
 
 #[test]
