@@ -76,12 +76,17 @@ async fn upgrading_and_uninstalling_keep_objects_and_brokers() -> Result<()> {
 /// The API server has refused the operator nothing: its log would say which right is missing.
 async fn rights_suffice(story: &Story) -> Result<()> {
     let pods: Api<KubePod> = Api::namespaced(story.client.clone(), OPERATOR_NAMESPACE);
-    for pod in pods.list(&ListParams::default()).await?.items {
-        let log = pods.logs(&pod.name_any(), &LogParams::default()).await?;
-        let refused = log.lines().find(|line| line.contains("forbidden: User"));
-        ensure!(refused.is_none(), "the chart's rights do not suffice: {}", refused.unwrap_or_default());
-    }
-    Ok(())
+    // A pod that has just replaced another one has no log yet.
+    story
+        .eventually("every operator has a log, and none was refused anything", 60, async || {
+            for pod in pods.list(&ListParams::default()).await?.items {
+                let log = pods.logs(&pod.name_any(), &LogParams::default()).await?;
+                let refused = log.lines().find(|line| line.contains("forbidden: User"));
+                ensure!(refused.is_none(), "the chart's rights do not suffice: {}", refused.unwrap_or_default());
+            }
+            Ok(())
+        })
+        .await
 }
 
 /// Kills the operator that holds the Lease: the other one has to take over.
