@@ -20,8 +20,6 @@ const SIZE_BYTES: usize = 4;
 const READ_BYTES: usize = 8 * 1024;
 /// What a frame is charged at first, when it is longer; then as much again as has come.
 const FIRST_CHARGE_BYTES: usize = 64 * 1024;
-/// Frames up to this get their buffer at once; longer ones grow it.
-const RESERVE_BYTES: usize = 1 << 20;
 /// How long a frame that has begun may stand still.
 const STALL_MAX: Duration = Duration::from_secs(30);
 
@@ -111,7 +109,7 @@ impl FrameReader {
                     .map_err(|_elapsed| FrameError::Stalled { missing, waited: self.stall_max })??,
                 None => stream.readable().await?,
             }
-            self.buffer.reserve(room.max(missing.min(RESERVE_BYTES)));
+            self.buffer.reserve(room);
             match stream.try_read_buf(&mut (&mut self.buffer).limit(room)) {
                 Ok(0) if self.buffer.is_empty() && self.coming.is_none() => return Ok(false),
                 Ok(0) => return Err(FrameError::Cut { missing }),
