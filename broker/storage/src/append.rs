@@ -78,6 +78,12 @@ pub enum AppendError {
     /// The disk is (nearly) full; reads go on.
     #[error(transparent)]
     DiskFull(#[from] DiskFull),
+    /// No more files may be opened, and the append needed one.
+    #[error("{message}; raise the limit of open files (nofile) or have fewer connections and partitions")]
+    OutOfFiles {
+        /// What could not be opened.
+        message: String,
+    },
     /// The log directory takes no more writes, since this write or an earlier one failed.
     #[error(transparent)]
     Poisoned(#[from] Poisoned),
@@ -309,9 +315,16 @@ impl PartitionLog {
         }
     }
 
-    /// The answer to a failure after which the log is as it was: a full disk may have room again, all else is for good.
+    /// The answer to a failure after which the log is as it was: a shortage may pass, all else is for good.
     fn refused(&self, error: &DiskError) -> AppendError {
-        if error.is_disk_full() { self.log_dir.full(error).into() } else { self.log_dir.poison(error).into() }
+        if error.is_disk_full() {
+            self.log_dir.full(error).into()
+        } else if error.is_out_of_files() {
+            tracing::warn!(%error, "no file can be opened for appends");
+            AppendError::OutOfFiles { message: error.to_string() }
+        } else {
+            self.log_dir.poison(error).into()
+        }
     }
 
     fn take_back(&mut self) {

@@ -13,7 +13,10 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::{
+    fs::{FallocateFlags, FlockOperation},
+    io::Errno,
+};
 
 /// Linux takes at most this many buffers in one `pwritev`.
 const BUFFERS_PER_WRITE_MAX: usize = 1024;
@@ -34,6 +37,17 @@ impl DiskError {
     /// True when the file system or the quota is full.
     pub fn is_disk_full(&self) -> bool {
         matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+
+    /// True when this process or the whole system has no more files to open.
+    pub fn is_out_of_files(&self) -> bool {
+        let errno = self.source.raw_os_error();
+        [Errno::MFILE, Errno::NFILE].iter().any(|full| errno == Some(full.raw_os_error()))
+    }
+
+    /// True when something is used up that may be free again later, and nothing is known to be broken.
+    pub fn is_shortage(&self) -> bool {
+        self.is_disk_full() || self.is_out_of_files()
     }
 
     /// True when the file is not there.

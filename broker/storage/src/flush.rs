@@ -87,8 +87,8 @@ impl PendingFlush {
         let saved = self.segment.offsets.sync_written();
         let saved = saved.and_then(|()| self.segment.times.sync_written());
         match saved.and_then(|()| checkpoint.snapshot.save(self.log_dir.disk())) {
-            // The records are safe; only the recovery point has to wait for room.
-            Err(error) if error.is_disk_full() => {
+            // The records are safe; only the recovery point has to wait.
+            Err(error) if error.is_shortage() => {
                 self.checkpoint = None;
                 Ok(())
             }
@@ -171,7 +171,11 @@ impl PartitionLog {
         let done = flush.run()?;
         let flushed = self.end_flush(&done);
         if done.moves_recovery_point() {
-            self.log_dir.write_checkpoints().inspect_err(|error| drop(self.log_dir.poison(error)))?;
+            match self.log_dir.write_checkpoints() {
+                // The records are safe; the file is written again from time to time.
+                Err(error) if error.is_shortage() => {}
+                result => result.inspect_err(|error| drop(self.log_dir.poison(error)))?,
+            }
         }
         Ok(flushed)
     }

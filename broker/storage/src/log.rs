@@ -133,7 +133,7 @@ impl PartitionLog {
         let epochs = self.shared.epochs.lock().clone();
         self.epochs_unsaved = true;
         match epochs.save() {
-            Err(error) if error.is_disk_full() => Ok(()),
+            Err(error) if error.is_shortage() => Ok(()),
             result => {
                 self.epochs_unsaved = result.is_err();
                 result
@@ -141,13 +141,13 @@ impl PartitionLog {
         }
     }
 
-    /// Runs a writing operation: refused in a poisoned directory, and poisoning it when the file system fails. A full disk fails the operation
-    /// but poisons nothing: whatever is written besides batches is replaced whole, so that it can be tried again.
+    /// Runs a writing operation: refused in a poisoned directory, and poisoning it when the file system fails. A full disk or too many
+    /// open files fail the operation but poison nothing: whatever is written besides batches is replaced whole, so that it can be tried again.
     pub(crate) fn write<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, DiskError>) -> Result<T, LogError> {
         self.log_dir.check_writable()?;
         let log_dir = Arc::clone(&self.log_dir);
         Ok(work(self).inspect_err(|error| {
-            if !error.is_disk_full() {
+            if !error.is_shortage() {
                 log_dir.poison(error);
             }
         })?)

@@ -270,7 +270,7 @@ impl<'a> Loader<'a> {
         let changed = self.epochs.truncate_end(end) | self.epochs.truncate_start(self.log_start);
         if changed || self.report.checked_bytes > 0 {
             match self.epochs.save() {
-                Err(error) if error.is_disk_full() => epochs_unsaved = true,
+                Err(error) if error.is_shortage() => epochs_unsaved = true,
                 result => result?,
             }
         }
@@ -347,7 +347,7 @@ fn rebuild_indexes(disk: &Disk, segment: &Segment, interval_bytes: u32) -> Resul
 /// Closes a segment; without room for its indexes they are removed, since half ones would be believed at the next start.
 fn close_or_drop_indexes(disk: &Disk, segment: &Segment) -> Result<(), DiskError> {
     match segment.close() {
-        Err(error) if error.is_disk_full() => {
+        Err(error) if error.is_shortage() => {
             let [_, offsets, times] = segment.files();
             disk.remove_file(&offsets)?;
             disk.remove_file(&times)

@@ -156,7 +156,7 @@ impl<E: IndexEntry> SparseIndex<E> {
         }
         match self.write_pending() {
             // No room: they stay in memory, where they are found as well. Making them durable will say so.
-            Err(error) if error.is_disk_full() => Ok(()),
+            Err(error) if error.is_shortage() => Ok(()),
             result => result,
         }
     }

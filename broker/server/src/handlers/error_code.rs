@@ -136,7 +136,9 @@ fn code_of_append(error: &LogAppendError) -> ErrorCode {
         LogAppendError::Sequence(SequenceError::InvalidProducerEpoch { .. }) => ErrorCode::InvalidProducerEpoch,
         LogAppendError::Sequence(SequenceError::OutOfOrder { .. }) => ErrorCode::OutOfOrderSequenceNumber,
         LogAppendError::NotNext { .. } => ErrorCode::UnknownServerError,
-        LogAppendError::DiskFull(_) | LogAppendError::Poisoned(_) => ErrorCode::KafkaStorageError,
+        LogAppendError::DiskFull(_) | LogAppendError::OutOfFiles { .. } | LogAppendError::Poisoned(_) => {
+            ErrorCode::KafkaStorageError
+        }
     }
 }
 

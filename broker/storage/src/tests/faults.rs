@@ -95,6 +95,35 @@ fn a_full_disk_refuses_appends_until_there_is_room_again() {
 }
 
 #[test]
+fn a_process_that_may_open_no_more_files_refuses_what_needs_one_until_it_may_again() {
+    let dir = temp_dir();
+    let faulty = FaultyDisk::new(dir.path()).unwrap();
+    let (mut log, _) = open(&log_dir_on(faulty.disk(), dir.path()), small());
+    let mut acknowledged = 0;
+    faulty.inject(|operation| match operation {
+        Operation::Create { .. } => Verdict::Fail(io::Error::from_raw_os_error(24)),
+        _ => Verdict::Proceed,
+    });
+    let refused = loop {
+        match append(&mut log, batch(&["some twenty bytes or so"])) {
+            Ok(_) => acknowledged += 1,
+            Err(error) => break error,
+        }
+        assert!(acknowledged < 1000, "a new segment is due long before");
+    };
+    assert!(matches!(refused, AppendError::OutOfFiles { .. }), "{refused}");
+    log.roll().unwrap_err();
+    assert_eq!((read_all(&log).len(), log.log_dir().poisoned()), (acknowledged, None));
+    faulty.heal();
+    append(&mut log, batch(&["a file may be opened again"])).unwrap();
+    log.flush().unwrap();
+    drop(log);
+    faulty.cut_power(&mut |_| 0).unwrap();
+    let (log, _) = open(&log_dir(dir.path()), small());
+    assert_eq!(read_all(&log).len(), acknowledged + 1);
+}
+
+#[test]
 fn the_reserve_stops_clients_but_not_the_broker() {
     let dir = temp_dir();
     let faulty = FaultyDisk::new(dir.path()).unwrap();
