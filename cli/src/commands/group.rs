@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, bail};
 use comfy_table::Table;
 use forebay_broker_client::admin::{CommittedOffset, Each, GroupDescription, GroupMember, OffsetSpec};
-use forebay_broker_client::types::Offset;
+use forebay_broker_client::types::{ErrorCode, Offset};
 use forebay_broker_client::{Admin, TopicPartition};
 use serde::Serialize;
 
@@ -212,7 +212,12 @@ fn target(to: &ResetTo, low: Offset, high: Offset, from: Option<Offset>, at_time
 async fn reset(admin: &Admin, output: &Output, group: &str, moves: Vec<Move>, dry_run: bool) -> anyhow::Result<()> {
     if !dry_run {
         let offsets: Vec<_> = moves.iter().map(|m| (m.partition.clone(), m.to)).collect();
-        all_done(admin.commit_offsets(group, &offsets).await?, "partition")?;
+        let committed = admin.commit_offsets(group, &offsets).await?;
+        // Only members may commit to a group that has some, and no member is named here.
+        if committed.values().any(|one| one.as_ref().is_err_and(|error| error.code == ErrorCode::UnknownMemberId)) {
+            bail!("group {group} has members: end them first, then reset its offsets");
+        }
+        all_done(committed, "partition")?;
     }
     output.print(&moves, |moves| {
         let mut t = table(["topic", "partition", "from", "to"]);

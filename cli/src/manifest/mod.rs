@@ -115,7 +115,9 @@ pub(crate) fn parse(texts: &[(String, String)]) -> Result<Manifests, ManifestErr
             }
         }
     }
-    errors.extend(found.check());
+    let unreadable = !errors.is_empty();
+    // A Cluster that could not be read is not missing too.
+    errors.extend(found.check().into_iter().filter(|error| !unreadable || !matches!(error, ManifestError::Whole(_))));
     match found.cluster() {
         Some(cluster) if errors.is_empty() => {
             Ok(Manifests { cluster, topics: strip(found.topics), profiles: strip(found.profiles) })

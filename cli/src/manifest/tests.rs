@@ -108,6 +108,12 @@ fn no_cluster_or_two_are_refused_and_broken_yaml_names_its_line() {
 }
 
 #[test]
+fn a_cluster_with_a_mistake_is_not_called_missing_too() {
+    let error = read(&CLUSTER.replace("replicas: 1,", "replicaz: 1,")).unwrap_err();
+    assert!(error.contains("replicaz") && !error.contains("no Cluster"), "{error}");
+}
+
+#[test]
 fn empty_documents_are_passed_over() {
     assert!(read(&format!("---\n# only a comment\n---\n{CLUSTER}---\n")).is_ok());
 }

@@ -24,6 +24,8 @@ pub(crate) const FOLLOW_STDIN: &str = "--follow-stdin";
 
 /// How often a broker that starts is asked whether it serves.
 const ASK_EVERY: Duration = Duration::from_millis(10);
+/// Progress of a long start is told so often; a short one needs no telling.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 /// How long a clean stop may take.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
 /// A broker that ran so long starts again without a pause.
@@ -144,7 +146,7 @@ fn spawn(broker: &Broker) -> anyhow::Result<Child> {
 /// Tells when the broker serves, and how far it is until then; then waits for ever.
 async fn serve(broker: &Broker, pid: u32, seen: &watch::Sender<Seen>) -> std::convert::Infallible {
     let began = Instant::now();
-    let mut told = String::new();
+    let (mut told, mut told_at) = (String::new(), began);
     loop {
         // Another process may answer on the port while ours fails to bind it.
         if let Some(status) = http::status(&broker.ports.http_address()).await.ok().filter(|s| s.pid == pid) {
@@ -152,9 +154,9 @@ async fn serve(broker: &Broker, pid: u32, seen: &watch::Sender<Seen>) -> std::co
                 break;
             }
             let progress = progress(broker.id, &status);
-            if !progress.is_empty() && progress != told {
+            if !progress.is_empty() && progress != told && told_at.elapsed() >= TELL_EVERY {
                 eprintln!("{progress}");
-                told = progress;
+                (told, told_at) = (progress, Instant::now());
             }
         }
         sleep(ASK_EVERY).await;

@@ -38,7 +38,8 @@ impl DataDir {
             bail!("--data {}: a path with a comma can't be a log dir", path.display());
         }
         let file = lock_file(&path);
-        let mut lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&file)?;
+        let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&file);
+        let mut lock = lock.with_context(|| format!("can't write {}", file.display()))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
