@@ -93,6 +93,8 @@ pub struct LogDir {
     deleted: Mutex<Vec<(PathBuf, i64)>>,
     deletions_pending: AtomicBool,
     reserve_bytes: AtomicU64,
+    /// That appends are refused is told once, not for each of them.
+    full_is_told: AtomicBool,
     free_bytes: AtomicU64,
     bytes_since_space_check: AtomicU64,
     recovered_bytes: AtomicU64,
@@ -131,6 +133,7 @@ impl LogDir {
             deleted: Mutex::new(Vec::new()),
             deletions_pending: AtomicBool::new(false),
             reserve_bytes: AtomicU64::new(reserve_bytes),
+            full_is_told: AtomicBool::new(false),
             free_bytes: AtomicU64::new(u64::MAX),
             bytes_since_space_check: AtomicU64::new(0),
             recovered_bytes: AtomicU64::new(0),
@@ -225,10 +228,18 @@ impl LogDir {
         }
         // A file system that cannot be asked will say so at the write itself.
         let Ok(space) = self.refresh_space() else { return Ok(()) };
-        if space.free_bytes.saturating_sub(bytes) >= reserve_bytes {
+        let (dir, free_bytes) = (self.path.display().to_string(), space.free_bytes);
+        if free_bytes.saturating_sub(bytes) >= reserve_bytes {
+            let amply = free_bytes >= reserve_bytes.saturating_add(SPACE_CHECK_BYTES);
+            if amply && self.full_is_told.swap(false, Relaxed) {
+                tracing::info!(dir, free_bytes, "there is room again: clients' appends are taken");
+            }
             return Ok(());
         }
-        Err(DiskFull { dir: self.path.display().to_string(), free_bytes: space.free_bytes, reserve_bytes })
+        if !self.full_is_told.swap(true, Relaxed) {
+            tracing::warn!(dir, free_bytes, reserve_bytes, "the disk is nearly full: clients' appends are refused");
+        }
+        Err(DiskFull { dir, free_bytes, reserve_bytes })
     }
 
     /// The error for appends after an operation that found no room.
