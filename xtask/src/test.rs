@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     xtask("real Kubernetes", &["e2e"])
 }
 
-/// A task of this program, as a user would start it.
+/// A task of this program, as a user would start it: through cargo, since building the tests replaces the program that runs.
 fn xtask(name: &str, arguments: &[&str]) -> Result<()> {
-    step(name, Command::new(std::env::current_exe()?).args(arguments).current_dir(workspace_root()))
+    step(name, cargo(&["xtask"]).args(arguments))
 }
