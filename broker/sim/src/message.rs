@@ -134,7 +134,9 @@ impl fmt::Display for FetchAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Records { records, high_watermark, log_start } => {
-                write!(f, "{} bytes, high watermark {high_watermark}, start {log_start}", records.len())
+                let first = records.get(..8).and_then(|base| base.try_into().ok()).map(i64::from_be_bytes);
+                let length = records.len();
+                write!(f, "{length} bytes from {first:?}, high watermark {high_watermark}, start {log_start}")
             }
             Self::Diverging(end) => write!(f, "parts at {} of epoch {}", end.end, end.epoch),
             Self::OutOfRange { log_start, log_end } => write!(f, "has only {log_start} to {log_end}"),

@@ -381,9 +381,12 @@ impl World {
                 let records = read(partition, seen.log_start, seen.log_end)?;
                 let safe = self.shadows[index].safe.range(seen.log_start..).map(|(at, entry)| (*at, entry.clone()));
                 let safe: Vec<_> = safe.collect();
-                if records != safe || self.shadows[index].end() > seen.log_end {
-                    let (end, safe_end) = (seen.log_end, self.shadows[index].end());
-                    return Err(anyhow!("broker {id} at rest: partition {index} ends at {end}, {safe_end} was safe"));
+                let (end, safe_end) = (seen.log_end, self.shadows[index].end());
+                if records != safe || safe_end > end {
+                    let differs = records.iter().zip(&safe).find(|(here, safe)| here != safe);
+                    return Err(anyhow!(
+                        "broker {id} at rest: partition {index} ends at {end}, {safe_end} was safe; first difference {differs:?}"
+                    ));
                 }
             }
             let once = self.shadows[index].safe.values().filter(|entry| entry.value.starts_with(ONCE));

@@ -309,6 +309,10 @@ fn position_of(segment: &Segment, offset: Offset) -> Result<Option<u64>, DiskErr
     loop {
         let position = batches.position();
         match batches.step()? {
+            // Torn just there: the checksum does not cover the base offset, so a batch may look whole but for that.
+            Step::Batch(batch) if batch.header.base_offset < next_offset => {
+                return Ok((next_offset >= offset).then_some(position));
+            }
             Step::Batch(batch) if batch.header.base_offset >= offset => return Ok(Some(position)),
             Step::Batch(batch) => next_offset = batch.header.next_offset(),
             Step::End => return Ok(Some(position)),

@@ -249,3 +249,23 @@ fn a_directory_is_used_by_one_process() {
     let error = LogDir::open(Disk::real(), dir.path(), &identity(), 0).unwrap_err();
     assert!(matches!(error, OpenLogDirError::Locked { .. }), "{error}");
 }
+
+#[test]
+fn a_batch_behind_the_recovery_point_whose_base_offset_is_torn_ends_the_log() {
+    let dir = temp_dir();
+    let log_dir = log_dir(dir.path());
+    let (mut log, _) = open(&log_dir, LogConfig::default());
+    append(&mut log, batch(&["flushed", "too"])).unwrap();
+    log.close_clean().unwrap();
+    log_dir.write_checkpoints().unwrap();
+    let position = log.active().size();
+    append(&mut log, batch(&["torn", "batch"])).unwrap();
+    append(&mut log, batch(&["whole, but behind the torn one"])).unwrap();
+    drop((log, log_dir));
+    let path = segment(dir.path(), 0, ".log");
+    let mut content = fs::read(&path).unwrap();
+    content[usize::try_from(position).unwrap()..][..8].fill(0);
+    fs::write(&path, content).unwrap();
+    let (log, _) = open(&super::log_dir(dir.path()), LogConfig::default());
+    assert_eq!(read_all(&log), [(0, "flushed".to_owned()), (1, "too".to_owned())]);
+}
