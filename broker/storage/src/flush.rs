@@ -158,6 +158,7 @@ impl PartitionLog {
                 self.bytes_since_recovery_point = self.bytes_since_recovery_point.saturating_sub(*bytes);
                 self.log_dir.set_recovery_point(&self.name, done.end);
             }
+            self.raise_mark();
         }
         self.flushed
     }
@@ -186,6 +187,16 @@ impl PartitionLog {
         self.unflushed_messages = 0;
         self.bytes_since_recovery_point = 0;
         self.log_dir.set_recovery_point(&self.name, offset);
+        self.raise_mark();
+    }
+
+    /// Notes what is flushed, in a log that is guarded; on a full disk the next flush will.
+    fn raise_mark(&mut self) {
+        let Some(mark) = &mut self.mark else { return };
+        match mark.raise(self.flushed) {
+            Err(error) if !error.is_shortage() => drop(self.log_dir.poison(&error)),
+            _ => {}
+        }
     }
 
     /// Makes up for a [`Self::save_epochs`] that found no room; fails when there still is none.

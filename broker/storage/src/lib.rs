@@ -11,6 +11,7 @@ pub mod disk;
 #[cfg(any(test, feature = "faulty-disk"))]
 pub mod faulty_disk;
 mod flush;
+mod flush_mark;
 mod identity;
 mod leader_epochs;
 mod log;
@@ -42,7 +43,7 @@ pub use log_dir::{DiskFull, LogDir, OpenLogDirError, Poisoned};
 pub use names::LogName;
 pub use producer_state::SequenceError;
 pub use read::{FileSlice, LogOffsets, LogReader, ReadError, ReadSpec};
-pub use recovery::{OpenLogError, RecoveryReport};
+pub use recovery::{Damaged, OpenLogError, RecoveryReport};
 pub use retention::MaintenanceReport;
 pub use timestamps::{FoundOffset, TimestampSpec};
 pub use topic_id::{TopicIdError, read as read_topic_id};

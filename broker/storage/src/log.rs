@@ -13,6 +13,7 @@ use crate::{
     append::WriteGroup,
     config::LogConfig,
     disk::DiskError,
+    flush_mark::FlushMark,
     leader_epochs::LeaderEpochs,
     log_dir::{LogDir, Poisoned},
     names::LogName,
@@ -40,6 +41,8 @@ pub struct PartitionLog {
     pub(crate) truncations: u64,
     /// The leader epochs in memory are newer than those on disk.
     pub(crate) epochs_unsaved: bool,
+    /// Of a log that must not be cut below what was flushed: see [`PartitionLog::open_guarded`].
+    pub(crate) mark: Option<FlushMark>,
     /// Files of removed segments and when to remove them, in milliseconds.
     pub(crate) deleted_files: Vec<(PathBuf, i64)>,
 }
@@ -193,8 +196,8 @@ impl PartitionLog {
     }
 
     pub(crate) fn new(parts: Loaded) -> Self {
-        let Loaded { name, dir, log_dir, config, view, epochs, epochs_unsaved, producers, bytes_since_recovery_point } =
-            parts;
+        let Loaded { name, dir, log_dir, config, view, epochs, epochs_unsaved, producers, .. } = parts;
+        let (bytes_since_recovery_point, mark) = (parts.bytes_since_recovery_point, parts.mark);
         let end = view.end;
         Self {
             name,
@@ -214,6 +217,7 @@ impl PartitionLog {
             bytes_since_recovery_point,
             truncations: 0,
             epochs_unsaved,
+            mark,
             deleted_files: Vec::new(),
         }
     }
@@ -231,4 +235,5 @@ pub(crate) struct Loaded {
     pub(crate) epochs_unsaved: bool,
     pub(crate) producers: ProducerState,
     pub(crate) bytes_since_recovery_point: u64,
+    pub(crate) mark: Option<FlushMark>,
 }

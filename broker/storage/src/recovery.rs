@@ -3,6 +3,7 @@
 //! Everything below the recovery point was made durable, with indexes and a producer snapshot, before the point was written: it is not read
 //! again. From there on every batch is checked; at the first that is not whole and right the log ends, and what stands behind is cut off.
 //! After a clean shutdown the point is the log's end, so the same steps read nothing. All of this can be interrupted and begun again.
+//! A guarded log is never cut below what is known to have been flushed: that would be damage, and what to do about it is not decided here.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,13 +17,14 @@ use crate::{
     compaction::swap,
     config::LogConfig,
     disk::{Disk, DiskError},
+    flush_mark::FlushMark,
     leader_epochs::{self, LeaderEpochs},
     log::{Loaded, PartitionLog},
     log_dir::LogDir,
     names::{DELETED, LogName, parse_segment_file, segment_file},
     producer_state::{ProducerState, snapshot_name},
     read::View,
-    scan::{LocatedBatch, Scanner, Step},
+    scan::{LocatedBatch, Scanner, Step, next_whole_batch},
     segment::{INDEX, LOG, Segment, TIME_INDEX},
     topic_id::{self, TopicIdError},
 };
@@ -36,6 +38,31 @@ pub enum OpenLogError {
     /// The directory holds another topic's records under this name.
     #[error(transparent)]
     TopicId(#[from] TopicIdError),
+    /// A guarded log would have to be cut below what was flushed.
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
+}
+
+/// Something is wrong with a part of a log that had been flushed: no crash does that. Nothing was cut.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{path} is damaged at offset {offset}, byte {position}: {reason}; all below offset {flushed} had been on disk, so this is no torn write, \
+     and cutting it here would lose it{}; restore the log from a copy, or take its directory away if others have its records",
+    match whole_batch { Some(offset) => format!(" (a whole batch follows at offset {offset})"), None => String::new() }
+)]
+pub struct Damaged {
+    /// The segment, or the log's directory when segments are missing.
+    pub path: String,
+    /// Up to where the log is right.
+    pub offset: Offset,
+    /// Where in the file.
+    pub position: u64,
+    /// What is wrong.
+    pub reason: String,
+    /// Everything below had been flushed.
+    pub flushed: Offset,
+    /// Where the first whole batch behind the damage starts, if one was found.
+    pub whole_batch: Option<Offset>,
 }
 
 /// What loading a log took.
@@ -49,6 +76,8 @@ pub struct RecoveryReport {
     pub removed_segments: usize,
     /// Segments whose indexes were missing or wrong.
     pub rebuilt_indexes: usize,
+    /// A whole batch stood behind the point where the log was cut: a power cut tore several writes, or the disk damaged one.
+    pub cut_whole_batch_at: Option<Offset>,
 }
 
 impl PartitionLog {
@@ -59,6 +88,27 @@ impl PartitionLog {
         topic_id: Option<Uuid>,
         config: LogConfig,
     ) -> Result<(Self, RecoveryReport), OpenLogError> {
+        Self::load(log_dir, name, topic_id, config, false)
+    }
+
+    /// As [`Self::open`], but keeps a mark of what was flushed and refuses, with [`OpenLogError::Damaged`], to cut anything below it. For logs
+    /// without gaps between offsets (never compacted) whose loss must be seen.
+    pub fn open_guarded(
+        log_dir: &Arc<LogDir>,
+        name: &LogName,
+        topic_id: Option<Uuid>,
+        config: LogConfig,
+    ) -> Result<(Self, RecoveryReport), OpenLogError> {
+        Self::load(log_dir, name, topic_id, config, true)
+    }
+
+    fn load(
+        log_dir: &Arc<LogDir>,
+        name: &LogName,
+        topic_id: Option<Uuid>,
+        config: LogConfig,
+        guarded: bool,
+    ) -> Result<(Self, RecoveryReport), OpenLogError> {
         let disk = log_dir.disk();
         let dir = log_dir.path().join(name.to_string());
         if !disk.exists(&dir) {
@@ -68,6 +118,7 @@ impl PartitionLog {
             topic_id::claim(disk, &dir, topic_id)?;
         }
         let mut loader = Loader::new(log_dir, name, &dir, &config)?;
+        loader.mark = if guarded { Some(FlushMark::load(disk, &dir)?) } else { None };
         loader.recover()?;
         let (loaded, report) = loader.finish(config)?;
         if report != RecoveryReport::default() {
@@ -90,6 +141,7 @@ struct Loader<'a> {
     epochs: LeaderEpochs,
     next_offset: Offset,
     report: RecoveryReport,
+    mark: Option<FlushMark>,
 }
 
 impl<'a> Loader<'a> {
@@ -133,10 +185,11 @@ impl<'a> Loader<'a> {
             epochs,
             next_offset: first,
             report: RecoveryReport::default(),
+            mark: None,
         })
     }
 
-    fn recover(&mut self) -> Result<(), DiskError> {
+    fn recover(&mut self) -> Result<(), OpenLogError> {
         let Some(first) = self.segments.first() else { return Ok(()) };
         let point = self.log_dir.recovery_point(self.name).max(first.base_offset);
         let mut at = self.segments.partition_point(|segment| segment.base_offset <= point) - 1;
@@ -193,7 +246,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Checks a segment from `position` on. Gives whether it is whole; otherwise it has been cut.
-    fn check_segment(&mut self, at: usize, position: u64) -> Result<bool, DiskError> {
+    fn check_segment(&mut self, at: usize, position: u64) -> Result<bool, OpenLogError> {
         let segment = Arc::clone(&self.segments[at]);
         let file_size = segment.size();
         if segment.base_offset < self.next_offset && position == 0 && file_size > 0 && at > 0 {
@@ -210,6 +263,9 @@ impl<'a> Loader<'a> {
                 Step::Batch(batch) if batch.header.base_offset < self.next_offset => {
                     break Some("the offsets go back".to_owned());
                 }
+                Step::Batch(batch) if self.mark.is_some() && batch.header.base_offset > self.next_offset => {
+                    break Some(format!("the offsets leap to {}", batch.header.base_offset));
+                }
                 Step::Batch(batch) if batch.header.last_offset().0 - segment.base_offset.0 > i64::from(i32::MAX) => {
                     break Some("the offsets are too far from the segment's base".to_owned());
                 }
@@ -218,8 +274,12 @@ impl<'a> Loader<'a> {
         };
         self.report.checked_bytes += segment.size() - position;
         match reason {
-            None if at + 1 < self.segments.len() => close_or_drop_indexes(self.disk, &segment).map(|()| true),
-            None => Ok(true),
+            None => {
+                if at + 1 < self.segments.len() {
+                    close_or_drop_indexes(self.disk, &segment)?;
+                }
+                Ok(true)
+            }
             Some(reason) => self.cut(&segment, segment.size(), file_size, &reason),
         }
     }
@@ -235,11 +295,40 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    fn cut(&mut self, segment: &Segment, position: u64, file_size: u64, reason: &str) -> Result<bool, DiskError> {
-        tracing::warn!(log = %self.name, base_offset = segment.base_offset.0, position, file_size, reason, "the log's end is torn and cut off");
+    fn cut(&mut self, segment: &Segment, position: u64, file_size: u64, reason: &str) -> Result<bool, OpenLogError> {
+        let whole = next_whole_batch(&segment.log, position, file_size)?;
+        let whole = whole.map(|batch| batch.header.base_offset);
+        self.check_flushed(segment.log.path(), position, reason, whole)?;
+        match whole {
+            None => {
+                tracing::warn!(log = %self.name, base_offset = segment.base_offset.0, position, file_size, reason, "the log's end is torn and cut off");
+            }
+            Some(offset) => {
+                tracing::error!(log = %self.name, base_offset = segment.base_offset.0, position, file_size, reason, whole_batch_at = offset.0,
+                    "the log is cut although a whole batch follows: the power failed before several writes were on disk, or the disk damaged one");
+            }
+        }
+        self.report.cut_whole_batch_at = whole;
         segment.truncate(position, self.next_offset)?;
         self.report.truncated_bytes += file_size - position;
         Ok(false)
+    }
+
+    /// Refuses to end the log here when more of it had been flushed.
+    fn check_flushed(&self, path: &Path, position: u64, reason: &str, whole: Option<Offset>) -> Result<(), Damaged> {
+        let flushed = self.mark.as_ref().map_or(Offset(0), FlushMark::upto);
+        if self.next_offset >= flushed {
+            return Ok(());
+        }
+        let path = path.display().to_string();
+        Err(Damaged {
+            path,
+            offset: self.next_offset,
+            position,
+            reason: reason.to_owned(),
+            flushed,
+            whole_batch: whole,
+        })
     }
 
     fn remove_segments_after(&mut self, at: usize) -> Result<(), DiskError> {
@@ -252,6 +341,7 @@ impl<'a> Loader<'a> {
     }
 
     fn finish(mut self, config: LogConfig) -> Result<(Loaded, RecoveryReport), OpenLogError> {
+        self.check_flushed(&self.dir, 0, "the log ends before that", None)?;
         if self.next_offset < self.log_start {
             // Records were deleted durably, and what came after them is lost.
             let lost = std::mem::take(&mut self.segments);
@@ -294,6 +384,7 @@ impl<'a> Loader<'a> {
             epochs_unsaved,
             producers: self.producers,
             bytes_since_recovery_point: self.report.checked_bytes,
+            mark: self.mark,
         };
         Ok((loaded, self.report))
     }

@@ -37,6 +37,26 @@ pub(crate) enum Step {
     Invalid(String),
 }
 
+/// How far behind damage a whole batch is looked for.
+const SEARCH_BYTES_MAX: u64 = 16 << 20;
+
+/// The first whole and right batch that starts behind `position`, wherever it starts: nothing of what stands at `position` is believed.
+pub(crate) fn next_whole_batch(file: &DiskFile, position: u64, end: u64) -> Result<Option<LocatedBatch>, DiskError> {
+    let from = position + 1;
+    let length = usize::try_from(end.saturating_sub(from).min(SEARCH_BYTES_MAX)).unwrap_or(0);
+    let mut window = vec![0; length];
+    let read = file.read_at(&mut window, from)?;
+    window.truncate(read);
+    for at in 0..window.len().saturating_sub(HEADER_BYTES) {
+        let Ok(header) = BatchHeader::parse(&window[at..at + HEADER_BYTES]) else { continue };
+        let whole = window.get(at..at + header.total_bytes());
+        if header.base_offset >= Offset(0) && whole.is_some_and(|batch| BatchHeader::validate(batch).is_ok()) {
+            return Ok(Some(LocatedBatch { position: from + at as u64, header }));
+        }
+    }
+    Ok(None)
+}
+
 /// Walks batches from a position up to a bound.
 #[derive(Debug)]
 pub(crate) struct Scanner<'a> {

@@ -1,7 +1,7 @@
 //! Cutting a log's end: what a follower does to agree with its leader.
 //!
 //! IMPORTANT: the recovery point is lowered, durably, before anything is cut; otherwise a crash after new appends would leave records that
-//! recovery trusts without having been flushed. Segments go from the newest to the oldest: a crash in between leaves the log's beginning,
+//! recovery trusts without having been flushed; so is the mark of what was flushed. Segments go from the newest to the oldest: a crash in between leaves the log's beginning,
 //! never a later part of it, which would say that what comes before was deleted on purpose.
 
 use std::sync::Arc;
@@ -36,6 +36,7 @@ impl PartitionLog {
     /// Removes everything and begins anew at `offset`.
     pub fn truncate_fully_and_start_at(&mut self, offset: Offset, now_ms: i64) -> Result<Offset, LogError> {
         self.write(|log| {
+            log.lower_mark(Offset(0))?;
             log.lower_recovery_point(offset)?;
             let old = log.shared.view.lock().segments.clone();
             for segment in old.iter().rev() {
@@ -56,6 +57,12 @@ impl PartitionLog {
     }
 
     fn cut_end(&mut self, offset: Offset, now_ms: i64) -> Result<Offset, DiskError> {
+        // The batch that holds the offset goes too; its segment's start is surely below.
+        let base = {
+            let view = self.shared.view.lock();
+            view.segments[view.segment_at(offset)].base_offset
+        };
+        self.lower_mark(base.min(offset))?;
         self.lower_recovery_point(offset)?;
         let mut segments = self.shared.view.lock().segments.clone();
         let at = segments.partition_point(|segment| segment.base_offset <= offset).saturating_sub(1);
@@ -70,6 +77,10 @@ impl PartitionLog {
         self.reload_producers(&segments, end)?;
         self.ended_at(segments, end)?;
         Ok(end)
+    }
+
+    fn lower_mark(&mut self, offset: Offset) -> Result<(), DiskError> {
+        self.mark.as_mut().map_or(Ok(()), |mark| mark.lower(offset))
     }
 
     fn lower_recovery_point(&self, offset: Offset) -> Result<(), DiskError> {

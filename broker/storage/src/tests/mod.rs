@@ -3,6 +3,7 @@
 mod appending;
 mod compacting;
 mod faults;
+mod guarding;
 mod model;
 mod readers;
 mod recovering;
