@@ -16,8 +16,8 @@ mod topic;
 mod values;
 
 pub use broker::{
-    BrokerConfig, GroupSettings, Listener, LogSettings, NetworkSettings, OffsetsSettings, ReplicaSettings, Threads,
-    ThreadsInForce, broker_id_from_name,
+    BrokerConfig, GroupSettings, Listener, LogSettings, NetworkSettings, OffsetsSettings, QuorumSettings, QuorumVoter,
+    ReplicaSettings, Threads, ThreadsInForce, broker_id_from_name,
 };
 pub use definitions::{Definition, Dynamic, Kind, Scope, Unit, Valid, broker_definitions, find, topic_definitions};
 pub use errors::{ConfigError, ConfigErrors};

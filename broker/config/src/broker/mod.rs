@@ -3,7 +3,11 @@
 //! Two settings may contradict each other although each is right; that is found here too. The settings as written are kept, for
 //! DescribeConfigs and for the topics that take their defaults from them.
 
+mod quorum;
+
 use std::path::PathBuf;
+
+pub use quorum::{QuorumSettings, QuorumVoter};
 
 use crate::reader::Reader;
 use crate::{ConfigError, ConfigErrors, Layers, Scope, Settings, TopicConfig, parse_properties};
@@ -17,11 +21,13 @@ pub struct BrokerConfig {
     pub cluster_id: Option<String>,
     /// `broker.rack`.
     pub rack: Option<String>,
-    /// `listeners`, at least one.
+    /// The quorum of a cluster of several brokers; none for a cluster of one.
+    pub quorum: Option<QuorumSettings>,
+    /// `listeners` for clients and for replication, at least one: the controller listener is in `quorum`.
     pub listeners: Vec<Listener>,
     /// `advertised.listeners`: one for each of `listeners`, in the same order. Port 0 stands for the port that was bound.
     pub advertised_listeners: Vec<Listener>,
-    /// `inter.broker.listener.name`, or the first listener's.
+    /// `inter.broker.listener.name`, or the first listener's: where other brokers fetch replicas.
     pub inter_broker_listener_name: String,
     /// `forebay.http.listener`, host:port.
     pub http_listener: String,
@@ -185,8 +191,10 @@ impl BrokerConfig {
     pub fn from_settings(settings: Settings) -> Result<Self, ConfigErrors> {
         let mut r = Reader::new(Scope::Broker, &settings);
         let broker_id = broker_id(&mut r);
-        let listeners = listeners(&mut r, "listeners");
-        let advertised_listeners = advertised(&mut r, &listeners);
+        let mut listeners = listeners(&mut r, "listeners");
+        let told = told(&mut r, &listeners);
+        let quorum = quorum::quorum(&mut r, broker_id, &mut listeners, &told);
+        let advertised_listeners = advertised(&mut r, &listeners, &told);
         check_protocols(&mut r, &listeners);
         let inter_broker_listener_name = inter_broker_listener(&mut r, &listeners);
         let log_dirs = log_dirs(&mut r);
@@ -202,6 +210,7 @@ impl BrokerConfig {
             broker_id,
             cluster_id: r.given("forebay.cluster.id").map(str::to_owned),
             rack: r.given("broker.rack").map(str::to_owned),
+            quorum,
             listeners,
             advertised_listeners,
             inter_broker_listener_name,
@@ -273,7 +282,8 @@ fn parse_listener(item: &str) -> Option<Listener> {
     word.then_some(Listener { name: name.to_ascii_uppercase(), host: host.to_owned(), port: port.parse().ok()? })
 }
 
-fn advertised(r: &mut Reader<'_>, listeners: &[Listener]) -> Vec<Listener> {
+/// `advertised.listeners`, each of which is a listener.
+fn told(r: &mut Reader<'_>, listeners: &[Listener]) -> Vec<Listener> {
     let given = self::listeners(r, "advertised.listeners");
     for listener in &given {
         if listeners.iter().all(|other| other.name != listener.name) {
@@ -281,16 +291,24 @@ fn advertised(r: &mut Reader<'_>, listeners: &[Listener]) -> Vec<Listener> {
             r.refuse("advertised.listeners", &listener.name, format!("one of the listeners {}", names.join(", ")));
         }
     }
+    given
+}
+
+fn advertised(r: &mut Reader<'_>, listeners: &[Listener], told: &[Listener]) -> Vec<Listener> {
     let mut advertised = Vec::with_capacity(listeners.len());
     for listener in listeners {
-        let chosen = given.iter().find(|other| other.name == listener.name).unwrap_or(listener);
-        if matches!(chosen.host.as_str(), "" | "0.0.0.0" | "::") {
+        let chosen = told.iter().find(|other| other.name == listener.name).unwrap_or(listener);
+        if is_all_interfaces(chosen) {
             let value = format!("{}://{}:{}", chosen.name, chosen.host, chosen.port);
             r.refuse("advertised.listeners", &value, "an address that clients can connect to, not all interfaces");
         }
         advertised.push(chosen.clone());
     }
     advertised
+}
+
+fn is_all_interfaces(listener: &Listener) -> bool {
+    matches!(listener.host.as_str(), "" | "0.0.0.0" | "::")
 }
 
 fn check_protocols(r: &mut Reader<'_>, listeners: &[Listener]) {

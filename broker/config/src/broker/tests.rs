@@ -113,3 +113,75 @@ fn topics_defaults_that_contradict_each_other_are_refused() {
         "min.compaction.lag.ms=9: must be at most max.compaction.lag.ms=5",
     );
 }
+
+const MANY: &str = "node.id=1\nlog.dirs=/a\nforebay.cluster.id=AAAAAAAAAAAAAAAAAAAAAA\n\
+    listeners=PLAINTEXT://h:9092,CONTROLLER://0.0.0.0:9093\ncontroller.quorum.voters=2@c:9093, 0@a:9093,1@b:9095\n";
+
+fn check_quorum_refused(from: &str, to: &str, expected: &str) {
+    assert!(MANY.contains(from), "{from}");
+    assert_eq!(BrokerConfig::parse(&MANY.replace(from, to), &[]).unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn the_controller_listener_is_not_one_of_the_clients() {
+    let config = BrokerConfig::parse(MANY, &[]).unwrap();
+    let names: Vec<&str> = config.listeners.iter().map(|listener| listener.name.as_str()).collect();
+    assert_eq!(names, ["PLAINTEXT"]);
+    assert_eq!(config.advertised_listeners.len(), 1);
+    assert_eq!(config.inter_broker_listener_name, "PLAINTEXT");
+    let quorum = config.quorum.unwrap();
+    assert_eq!(quorum.listener.port, 9093);
+    assert_eq!((quorum.advertised.host.as_str(), quorum.advertised.port), ("b", 9095), "as the voters' list has it");
+    assert_eq!(quorum.voters.iter().map(|voter| voter.broker_id).collect::<Vec<_>>(), [0, 1, 2]);
+}
+
+#[test]
+fn a_broker_without_voters_is_a_cluster_of_its_own() {
+    assert_eq!(BrokerConfig::parse(LEAST, &[]).unwrap().quorum, None);
+}
+
+#[test]
+fn a_broker_that_does_not_vote_says_where_it_is() {
+    let from = MANY.replace("node.id=1", "node.id=7");
+    let error = BrokerConfig::parse(&from, &[]).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "advertised.listeners=CONTROLLER://0.0.0.0:9093: must be an address that the other brokers can connect to, not all interfaces"
+    );
+    let told = format!("{from}advertised.listeners=CONTROLLER://d:9093");
+    assert_eq!(BrokerConfig::parse(&told, &[]).unwrap().quorum.unwrap().advertised.host, "d");
+}
+
+#[test]
+fn a_quorum_that_cannot_be_is_refused_with_what_would_be_right() {
+    check_quorum_refused(
+        ",1@b:9095",
+        "",
+        "controller.quorum.voters=2@c:9093, 0@a:9093: must be 1, 3 or 5 voters as id@host:port between commas",
+    );
+    check_quorum_refused(
+        "1@b:9095",
+        "0@b:9095",
+        "controller.quorum.voters=0@b:9095: must be a voter of an id that is not used twice",
+    );
+    check_quorum_refused(
+        "1@b:9095",
+        "b:9095",
+        "controller.quorum.voters=b:9095: must be id@host:port, such as 0@broker-0:9093",
+    );
+    check_quorum_refused(
+        "forebay.cluster.id=AAAAAAAAAAAAAAAAAAAAAA\n",
+        "",
+        "forebay.cluster.id is missing: the same on every broker of controller.quorum.voters, which else can't know each other",
+    );
+    check_quorum_refused(
+        ",CONTROLLER://0.0.0.0:9093",
+        "",
+        "listeners=PLAINTEXT://h:9092: must be also a listener CONTROLLER, such as CONTROLLER://0.0.0.0:9093 (controller.listener.names)",
+    );
+    check_quorum_refused(
+        "PLAINTEXT://h:9092,",
+        "",
+        "listeners=CONTROLLER: must be also a listener for clients, such as PLAINTEXT://0.0.0.0:9092",
+    );
+}

@@ -9,14 +9,16 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition::broker("node.id", Kind::Int, None, "This broker's id; must stay the same for the life of its disks.").at_least(0),
     Definition::broker("broker.id", Kind::Int, None, "Older name of `node.id`; if both are given they must agree.").at_least(0),
     Definition::broker("broker.rack", Kind::String, None, "Where the broker is: replicas are spread over racks, consumers fetch from their own."),
-    Definition::broker("forebay.cluster.id", Kind::String, None, "The id this broker's cluster must have; without it the first start makes one. Disks of another cluster are refused.")
+    Definition::broker("forebay.cluster.id", Kind::String, None, "The id this broker's cluster must have; without it the first start makes one. Must be given with `controller.quorum.voters`. Disks of another cluster are refused.")
         .valid(Valid::Form(is_cluster_id, "22 characters of url-safe base64, as `kafka-storage random-uuid` prints")),
     // Listeners
     Definition::broker("listeners", Kind::List, Some("PLAINTEXT://:9092"), "Where the broker listens: NAME://host:port between commas; an empty host is all interfaces.")
         .valid(Valid::NotEmpty),
     Definition::broker("advertised.listeners", Kind::List, None, "Where clients are told to connect, for each listener name; default: `listeners`."),
     Definition::broker("listener.security.protocol.map", Kind::List, Some("PLAINTEXT:PLAINTEXT"), "The security protocol of each listener name; PLAINTEXT is the only one yet."),
-    Definition::broker("inter.broker.listener.name", Kind::String, None, "The listener that brokers use among themselves; default: the first."),
+    Definition::broker("inter.broker.listener.name", Kind::String, None, "The listener that replicas are fetched from; default: the first that is not the controller's."),
+    Definition::broker("controller.quorum.voters", Kind::List, None, "The brokers that vote on metadata, 1, 3 or 5 as id@host:port of their controller listeners; the same on every broker of the cluster, voter or not. Without it the broker is a cluster of its own."),
+    Definition::broker("controller.listener.names", Kind::List, Some("CONTROLLER"), "The one of `listeners` that only other brokers use, for the metadata quorum; counts only with `controller.quorum.voters`."),
     Definition::broker("forebay.http.listener", Kind::String, Some("127.0.0.1:9644"), "Where /metrics, /livez, /readyz and /status are served.")
         .valid(Valid::Form(is_address, "host:port")),
     // Threads
