@@ -4,6 +4,7 @@ mod bench;
 mod chart;
 mod check;
 mod e2e;
+mod faults;
 mod fuzz;
 mod generate;
 mod image;
@@ -21,6 +22,8 @@ enum Task {
     Bench(bench::Args),
     /// Format, lints, licences, documentation: what needs no running broker.
     Check(check::Args),
+    /// Real brokers killed, frozen, cut off and robbed of their disks under load; nothing acknowledged may be lost.
+    Faults(faults::Args),
     /// The wire's decoders fed with damaged messages and batches, for a given time.
     Fuzz(fuzz::Args),
     /// What is written by a program and committed; `--check` proves it fresh.
@@ -41,6 +44,7 @@ fn main() -> anyhow::Result<()> {
     match Task::parse() {
         Task::Bench(args) => bench::run(&args),
         Task::Check(args) => check::run(&args),
+        Task::Faults(args) => faults::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Generate(args) => generate::run(&args),
         Task::Chart(args) => chart::run(&args),

@@ -53,6 +53,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "forebay-e2e",
         &["forebay-crds", "forebay-profile", "forebay-broker-client", "forebay-broker-config", "forebay-broker-wire"],
     ),
+    ("forebay-e2e-faults", &["forebay-broker-client", "forebay-broker-wire"]),
     ("forebay-bench", &["forebay-broker-client", "forebay-broker-config", "forebay-broker-wire"]),
     ("forebay-xtask", &["forebay-broker-wire", "forebay-broker-config"]),
 ];

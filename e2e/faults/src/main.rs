@@ -1,0 +1,116 @@
+//! Real broker processes under faults: `cargo xtask faults --help`.
+//!
+//! The program begins again inside namespaces of its own (processes, mounts, network), so nothing outlives it, however it ends:
+//! when it dies the kernel ends every process, mount, loop device, address and link that it made.
+//! Read it from [`run`]. `nemesis`, `ledger` and `check` decide and are pure; `network`, `disk` and `node` break things;
+//! `load` produces and consumes; `report` tells.
+
+mod brokers;
+mod check;
+mod command;
+mod disk;
+mod faults;
+mod ledger;
+mod load;
+mod nemesis;
+mod network;
+mod node;
+mod readback;
+mod report;
+mod run;
+
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::Context;
+use clap::Parser;
+
+use nemesis::Kind;
+
+/// The first argument of the program inside its namespaces.
+const INSIDE: &str = "FOREBAY_FAULTS_INSIDE";
+
+#[derive(Clone, Debug, Parser)]
+#[command(name = "cargo xtask faults", bin_name = "cargo xtask faults")]
+struct Args {
+    /// The broker program.
+    #[arg(long, value_name = "FILE")]
+    broker: PathBuf,
+    /// A Python that has confluent-kafka; without it librdkafka takes no part.
+    #[arg(long, value_name = "FILE")]
+    python: Option<PathBuf>,
+    /// Brokers.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=9))]
+    brokers: u8,
+    /// How long faults go on.
+    #[arg(long, default_value_t = 3.0)]
+    minutes: f64,
+    /// The same seed gives the same faults. Default: a new one, printed.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// A fault begins so often.
+    #[arg(long, default_value_t = 10.0)]
+    fault_every_seconds: f64,
+    /// Kinds of fault; default: all that this number of brokers must stand.
+    #[arg(long, value_delimiter = ',')]
+    faults: Vec<Kind>,
+    /// Partitions of each of the two topics.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    partitions: u16,
+    /// Records a second and partition.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rate: u32,
+    /// A broker setting; may be given many times.
+    #[arg(long, value_name = "NAME=VALUE")]
+    config: Vec<String>,
+    /// Lose on purpose (acks=1, a volume wiped under a leader) and require that it is found.
+    #[arg(long)]
+    prove: bool,
+    /// Where brokers have their disks and logs; emptied at the start.
+    #[arg(long, value_name = "FOLDER", default_value = "target/faults")]
+    data: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let outcome = if std::env::var_os(INSIDE).is_some() { inside(&args) } else { outside() };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("faults: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Becomes the parent of the same program in its own namespaces; comes back only if that can't be.
+fn outside() -> anyhow::Result<bool> {
+    let program = std::env::current_exe().context("can't find this program")?;
+    let error = Command::new("unshare")
+        .args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"])
+        .arg(program)
+        .args(std::env::args_os().skip(1))
+        .env(INSIDE, "1")
+        .exec();
+    Err(error).context("can't start unshare (util-linux)")
+}
+
+fn inside(args: &Args) -> anyhow::Result<bool> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let outcome = runtime.block_on(run::run(args));
+    // Whatever still waits dies with this process.
+    runtime.shutdown_background();
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_option_can_be_given() {
+        super::Args::command().debug_assert();
+    }
+}
