@@ -89,6 +89,8 @@ pub struct LogDir {
     log_starts: Mutex<PartitionOffsets>,
     /// Up to where each log is compacted.
     clean_to: Mutex<PartitionOffsets>,
+    /// Logs that the checkpoints named at the start but that were not there.
+    missing: Vec<LogName>,
     /// Deleted logs' directories and when to remove them, in milliseconds.
     deleted: Mutex<Vec<(PathBuf, i64)>>,
     deletions_pending: AtomicBool,
@@ -121,7 +123,7 @@ impl LogDir {
         let recovery_points = read_or_begin_anew(&disk, &path.join(RECOVERY_POINTS));
         let clean_to = read_or_begin_anew(&disk, &path.join(CLEANER_OFFSETS));
         let log_starts = checkpoint::read_partition_offsets(&disk, &path.join(LOG_STARTS))?;
-        let log_dir = Self {
+        let mut log_dir = Self {
             path: path.to_owned(),
             identity,
             was_clean,
@@ -130,6 +132,7 @@ impl LogDir {
             writing_recovery_points: Mutex::new(()),
             log_starts: Mutex::new(log_starts),
             clean_to: Mutex::new(clean_to),
+            missing: Vec::new(),
             deleted: Mutex::new(Vec::new()),
             deletions_pending: AtomicBool::new(false),
             reserve_bytes: AtomicU64::new(reserve_bytes),
@@ -141,7 +144,7 @@ impl LogDir {
             disk,
         };
         log_dir.refresh_space()?;
-        log_dir.forget_deleted()?;
+        log_dir.missing = log_dir.forget_missing()?;
         Ok(Arc::new(log_dir))
     }
 
@@ -169,6 +172,11 @@ impl LogDir {
     pub fn logs(&self) -> Result<Vec<LogName>, DiskError> {
         let entries = self.disk.list(&self.path)?;
         Ok(entries.iter().filter(|entry| entry.is_dir).filter_map(|entry| LogName::parse(&entry.name)).collect())
+    }
+
+    /// Logs that its checkpoints named when it was opened but that were not there: deleted just before a crash, or lost.
+    pub fn missing_logs(&self) -> &[LogName] {
+        &self.missing
     }
 
     /// Bytes read and checked while loading logs, so far: progress for people who wait.
@@ -253,6 +261,11 @@ impl LogDir {
         self.recovery_points.lock().get(&name.key()).copied().unwrap_or(Offset(0))
     }
 
+    /// Notes that there is such a log, so that it is missed when its directory is gone.
+    pub(crate) fn note_log(&self, name: &LogName) {
+        self.recovery_points.lock().entry(name.key()).or_insert(Offset(0));
+    }
+
     /// Notes a recovery point; [`Self::write_checkpoints`] makes it durable.
     pub(crate) fn set_recovery_point(&self, name: &LogName, offset: Offset) {
         self.recovery_points.lock().insert(name.key(), offset);
@@ -324,22 +337,21 @@ impl LogDir {
         checkpoint::write_partition_offsets(&self.disk, &self.path.join(CLEANER_OFFSETS), &clean_to)
     }
 
-    /// Forgets what the checkpoints say of logs that are not there: a crash came between their deletion and its commit.
-    fn forget_deleted(&self) -> Result<(), DiskError> {
+    /// Forgets what the checkpoints say of logs that are not there, and gives their names. Mostly a crash came between their deletion and its
+    /// commit.
+    fn forget_missing(&self) -> Result<Vec<LogName>, DiskError> {
         let there: BTreeSet<_> = self.logs()?.iter().map(LogName::key).collect();
-        let mut forgotten = false;
+        let mut missing = BTreeSet::new();
         for offsets in [&self.recovery_points, &self.log_starts, &self.clean_to] {
             let mut offsets = offsets.lock();
-            let before = offsets.len();
-            offsets.retain(|log, _| there.contains(log));
-            forgotten |= offsets.len() < before;
+            missing.extend(offsets.extract_if(.., |log, _| !there.contains(log)).map(|(log, _)| log));
         }
         // On a full disk it fails, which must not keep it from starting; nothing can be created there in the meantime.
-        self.deletions_pending.store(forgotten, Relaxed);
+        self.deletions_pending.store(!missing.is_empty(), Relaxed);
         if let Err(error) = self.commit_deletions() {
             tracing::warn!(%error, "checkpoints still name deleted logs");
         }
-        Ok(())
+        Ok(missing.into_iter().map(|(topic, partition)| LogName { topic, partition }).collect())
     }
 
     /// Removes the directories of deleted logs whose time has come. Gives how many.

@@ -121,6 +121,7 @@ impl PartitionLog {
         loader.mark = if guarded { Some(FlushMark::load(disk, &dir)?) } else { None };
         loader.recover()?;
         let (loaded, report) = loader.finish(config)?;
+        log_dir.note_log(name);
         if report != RecoveryReport::default() {
             tracing::info!(log = %loaded.name, ?report, "log recovered");
         }

@@ -269,3 +269,20 @@ fn a_batch_behind_the_recovery_point_whose_base_offset_is_torn_ends_the_log() {
     let (log, _) = open(&super::log_dir(dir.path()), LogConfig::default());
     assert_eq!(read_all(&log), [(0, "flushed".to_owned()), (1, "too".to_owned())]);
 }
+
+#[test]
+fn a_log_whose_directory_has_vanished_is_missed_and_a_deleted_one_is_not() {
+    let dir = temp_dir();
+    let first = log_dir(dir.path());
+    let [gone, deleted, kept] = ["gone", "deleted", "kept"].map(|topic| {
+        let name = LogName::new(topic, 0);
+        (PartitionLog::open(&first, &name, None, small()).unwrap().0, name)
+    });
+    first.write_checkpoints().unwrap();
+    deleted.0.delete(NOW_MS).unwrap();
+    first.commit_deletions().unwrap();
+    drop((gone.0, deleted.0, kept.0, first));
+    fs::remove_dir_all(dir.path().join("gone-0")).unwrap();
+    assert_eq!(log_dir(dir.path()).missing_logs(), [LogName::new("gone", 0)]);
+    assert!(log_dir(dir.path()).missing_logs().is_empty(), "it is told once");
+}
