@@ -112,8 +112,11 @@ pub struct LogDirStatus {
     pub free_bytes: u64,
     /// Of the logs in it.
     pub used_bytes: u64,
-    /// A write or flush failed: nothing more is written.
+    /// Nothing is written any more: a write or flush failed, or the directory could not be used at the start.
     pub poisoned: bool,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
 }
 
 /// Kernel settings as read.

@@ -5,15 +5,13 @@
 //! Stop is the reverse: no new requests, answers written, groups, disk threads, logs closed, directories marked clean.
 //! Nothing is started outside this file, so nothing can be forgotten here.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use forebay_broker_config::{BrokerConfig, ThreadsInForce};
 use forebay_broker_machines::metadata::{BrokerRegistration, CLUSTER_METADATA_TOPIC, Command, Endpoint, Reply};
-use forebay_broker_storage::{Disk, Identity, LogDir, LogName, read_topic_id};
+use forebay_broker_storage::{LogDir, read_topic_id};
 use forebay_broker_wire::types::BrokerId;
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +23,8 @@ use crate::io::flusher::Flusher;
 use crate::io::stop_on_panic::PanicAlarm;
 use crate::io::warm::Warmer;
 use crate::lifecycle::Lifecycle;
-use crate::metadata::{MetadataStore, SubmitError, cluster_id_for, home, random_id};
+use crate::log_dirs::{self, FailedDir};
+use crate::metadata::{MetadataStore, SubmitError};
 use crate::metrics::Metrics;
 use crate::net::budget::ByteBudget;
 use crate::net::listener::{Admission, Limits};
@@ -53,6 +52,8 @@ pub struct Broker {
     pub(crate) shutdown: CancellationToken,
     pub(crate) alarm: PanicAlarm,
     pub(crate) started_at_ms: i64,
+    /// Of `log.dirs`, those that this life of the broker does without.
+    pub(crate) failed_dirs: Vec<FailedDir>,
     cluster_id: Arc<str>,
     network_busy: BusyTime,
     runtime: tokio::runtime::Handle,
@@ -73,14 +74,15 @@ impl Broker {
         runtime: tokio::runtime::Handle,
     ) -> anyhow::Result<Self> {
         let metrics = Metrics::new().context("cannot set up the metrics")?;
-        let (cluster_id, log_dirs) = claim_log_dirs(&config)?;
+        let claimed = log_dirs::claim(&config)?;
         let metadata =
-            MetadataStore::open(home(&log_dirs)?, Arc::clone(&config)).context("cannot open the metadata log")?;
-        remove_leftovers(&metadata, &log_dirs)?;
-        register(&config, &metadata, &cluster_id, endpoints, &log_dirs)?;
-        let located = locate_logs(&log_dirs)?;
+            MetadataStore::open(claimed.home()?, Arc::clone(&config)).context("cannot open the metadata log")?;
+        remove_leftovers(&metadata, &claimed.dirs)?;
+        claimed.tell_missing(&metadata.image(), BrokerId(config.broker_id));
+        register(&config, &metadata, &claimed.cluster_id, endpoints, &claimed.dirs)?;
+        let located = claimed.locate_logs()?;
         let alarm = PanicAlarm::new(shutdown.clone());
-        let dirs = host_dirs(log_dirs, &metrics, &alarm)?;
+        let dirs = host_dirs(claimed.dirs, &metrics, &alarm)?;
         let threads = config.threads.in_force(cgroup::usable_cores());
         Ok(Self {
             threads,
@@ -99,7 +101,8 @@ impl Broker {
             shutdown,
             alarm,
             started_at_ms: now_ms(),
-            cluster_id: cluster_id.into(),
+            cluster_id: claimed.cluster_id.into(),
+            failed_dirs: claimed.failed,
             network_busy: BusyTime::new(threads.network),
             runtime,
             config,
@@ -170,22 +173,6 @@ impl Broker {
     }
 }
 
-fn claim_log_dirs(config: &BrokerConfig) -> anyhow::Result<(String, Vec<Arc<LogDir>>)> {
-    let disk = Disk::real();
-    let mut found = Vec::new();
-    for path in &config.log_dirs {
-        found.extend(Identity::read(&disk, path).with_context(|| format!("log directory {}", path.display()))?);
-    }
-    let cluster_id = cluster_id_for(config.cluster_id.as_deref(), &found)?;
-    let claim = |path: &PathBuf| {
-        let wanted =
-            Identity { cluster_id: cluster_id.clone(), node_id: BrokerId(config.broker_id), directory_id: random_id() };
-        LogDir::open(disk.clone(), path, &wanted, config.log.reserve_bytes)
-    };
-    let log_dirs = config.log_dirs.iter().map(claim).collect::<Result<Vec<_>, _>>()?;
-    Ok((cluster_id, log_dirs))
-}
-
 fn register(
     config: &BrokerConfig,
     metadata: &MetadataStore,
@@ -224,16 +211,6 @@ fn remove_leftovers(metadata: &MetadataStore, log_dirs: &[Arc<LogDir>]) -> anyho
         log_dir.commit_deletions()?;
     }
     Ok(())
-}
-
-/// Which directory has which log. The metadata log is not a partition that clients see.
-fn locate_logs(log_dirs: &[Arc<LogDir>]) -> anyhow::Result<HashMap<LogName, usize>> {
-    let mut located = HashMap::new();
-    for (number, log_dir) in log_dirs.iter().enumerate() {
-        let logs = log_dir.logs()?.into_iter().filter(|name| name.topic != CLUSTER_METADATA_TOPIC);
-        located.extend(logs.map(|name| (name, number)));
-    }
-    Ok(located)
 }
 
 fn host_dirs(log_dirs: Vec<Arc<LogDir>>, metrics: &Metrics, alarm: &PanicAlarm) -> anyhow::Result<Vec<Arc<HostedDir>>> {

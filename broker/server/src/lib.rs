@@ -12,6 +12,7 @@ mod coordinators;
 mod handlers;
 mod io;
 mod lifecycle;
+mod log_dirs;
 mod metadata;
 pub mod metrics;
 mod net;

@@ -11,6 +11,7 @@ use forebay_broker_wire::types::{ErrorCode, Str};
 
 use super::request::RequestContext;
 use crate::broker::Broker;
+use crate::log_dirs::FailedDir;
 use crate::partitions::{Hosted, HostedDir};
 
 /// "Not known", by the protocol.
@@ -36,7 +37,18 @@ pub(super) async fn handle(
 
 fn describe(broker: &Broker, asked: Option<&[DescribableLogDirTopic]>) -> Vec<DescribeLogDirsResult> {
     let all = broker.partitions.all();
-    broker.partitions.dirs.iter().map(|dir| describe_dir(dir, &all, asked)).collect()
+    let used = broker.partitions.dirs.iter().map(|dir| describe_dir(dir, &all, asked));
+    used.chain(broker.failed_dirs.iter().map(describe_failed)).collect()
+}
+
+fn describe_failed(dir: &FailedDir) -> DescribeLogDirsResult {
+    DescribeLogDirsResult {
+        error_code: ErrorCode::KafkaStorageError.code(),
+        log_dir: dir.path.display().to_string().into(),
+        total_bytes: UNKNOWN_BYTES,
+        usable_bytes: UNKNOWN_BYTES,
+        ..DescribeLogDirsResult::default()
+    }
 }
 
 fn describe_dir(

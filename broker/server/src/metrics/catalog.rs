@@ -56,7 +56,12 @@ pub(crate) const LOG_DIR_BYTES: Metric = metric(
 );
 pub(crate) const LOG_DIR_POISONED: Metric = metric(
     "forebay_log_dir_poisoned",
-    "1 after a failed write or flush: the directory takes no more writes until a restart.",
+    "1 when the directory takes no writes until a restart: a write or flush failed, or it could not be used at the start.",
+    &["dir"],
+);
+pub(crate) const LOG_DIR_MISSING_LOGS: Metric = metric(
+    "forebay_log_dir_missing_logs",
+    "Partitions whose logs had vanished from the directory when the broker started: their records are not here.",
     &["dir"],
 );
 pub(crate) const FLUSH_DURATION: Metric =
@@ -117,6 +122,7 @@ pub const ALL: &[Metric] = &[
     PARTITIONS,
     LOG_DIR_BYTES,
     LOG_DIR_POISONED,
+    LOG_DIR_MISSING_LOGS,
     FLUSH_DURATION,
     THREAD_POOL_BUSY,
     IN_FORCE,

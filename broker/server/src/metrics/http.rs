@@ -41,9 +41,26 @@ async fn livez() -> &'static str {
 async fn readyz(State(broker): State<Arc<Broker>>) -> (StatusCode, String) {
     let state = broker.lifecycle.state();
     match state {
-        BrokerState::Running => (StatusCode::OK, "ready\n".to_owned()),
+        BrokerState::Running => readiness_of_disks(&broker),
         _ => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {}\n", broker.lifecycle.describe())),
     }
+}
+
+/// One disk of several may fail: its partitions are offline, the others are served. Without any disk there is nothing to be ready for.
+fn readiness_of_disks(broker: &Broker) -> (StatusCode, String) {
+    let poisoned = broker.partitions.dirs.iter().filter_map(|dir| dir.log_dir.poisoned());
+    let mut failed: Vec<_> = poisoned.map(|poisoned| (poisoned.dir, poisoned.reason)).collect();
+    let all_failed = failed.len() == broker.partitions.dirs.len();
+    failed.extend(broker.failed_dirs.iter().map(|dir| (dir.path.display().to_string(), dir.reason.clone())));
+    let (code, mut text) = if all_failed {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready: no log dir takes writes\n".to_owned())
+    } else {
+        (StatusCode::OK, "ready\n".to_owned())
+    };
+    for (dir, reason) in failed {
+        text.push_str(&format!("log dir {dir} takes no writes: {reason}\n"));
+    }
+    (code, text)
 }
 
 async fn metrics(State(broker): State<Arc<Broker>>) -> Response {

@@ -13,6 +13,7 @@ use super::catalog::{self, Metric};
 use super::groups::of_groups;
 use super::process::{self, as_float};
 use crate::broker::Broker;
+use crate::log_dirs::missing_logs;
 use crate::status;
 
 /// The whole answer to a scrape; `groups` were asked for just before. Reads `/proc` and asks file systems: for a blocking thread.
@@ -69,10 +70,16 @@ fn of_broker(broker: &Broker, snapshot: &mut Snapshot) -> prometheus::Result<()>
 }
 
 fn of_log_dirs(broker: &Broker, snapshot: &mut Snapshot) -> prometheus::Result<()> {
+    let image = broker.metadata.image();
+    for dir in &broker.failed_dirs {
+        snapshot.set(catalog::LOG_DIR_POISONED, &[&dir.path.display().to_string()], 1.0)?;
+    }
     for dir in &broker.partitions.dirs {
         let path = dir.log_dir.path().display().to_string();
         let poisoned = if dir.log_dir.poisoned().is_some() { 1.0 } else { 0.0 };
         snapshot.set(catalog::LOG_DIR_POISONED, &[&path], poisoned)?;
+        let missing = u64::try_from(missing_logs(&dir.log_dir, &image, broker.id()).count()).unwrap_or(u64::MAX);
+        snapshot.set(catalog::LOG_DIR_MISSING_LOGS, &[&path], as_float(missing))?;
         snapshot.set(catalog::LOG_DIR_BYTES, &[&path, "used"], as_float(broker.partitions.used_bytes(dir)))?;
         if let Ok(space) = dir.log_dir.disk().space(dir.log_dir.path()) {
             snapshot.set(catalog::LOG_DIR_BYTES, &[&path, "free"], as_float(space.free_bytes))?;

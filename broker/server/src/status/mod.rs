@@ -15,6 +15,7 @@ use forebay_broker_machines::metadata::TopicImage;
 use forebay_broker_wire::types::Uuid;
 
 use crate::broker::Broker;
+use crate::log_dirs::FailedDir;
 use crate::metadata::effective;
 use crate::partitions::HostedDir;
 
@@ -45,7 +46,7 @@ pub(crate) fn of(broker: &Broker) -> BrokerStatus {
             replica_fetchers: broker.config.threads.replica_fetchers,
         },
         nofile: nofile(broker),
-        log_dirs: broker.partitions.dirs.iter().map(|dir| log_dir(broker, dir)).collect(),
+        log_dirs: log_dirs(broker),
         kernel: kernel::kernel(),
         flush: FlushStatus { messages: defaults.flush_messages, ms: defaults.flush_ms },
         cores: resources.cores,
@@ -65,6 +66,11 @@ fn nofile(broker: &Broker) -> NofileStatus {
     }
 }
 
+fn log_dirs(broker: &Broker) -> Vec<LogDirStatus> {
+    let used = broker.partitions.dirs.iter().map(|dir| log_dir(broker, dir));
+    used.chain(broker.failed_dirs.iter().map(failed_dir)).collect()
+}
+
 fn log_dir(broker: &Broker, dir: &HostedDir) -> LogDirStatus {
     let log_dir = &dir.log_dir;
     let mount = mounts::mount_of(log_dir.path());
@@ -79,5 +85,16 @@ fn log_dir(broker: &Broker, dir: &HostedDir) -> LogDirStatus {
         free_bytes: space.map_or(0, |space| space.free_bytes),
         used_bytes: broker.partitions.used_bytes(dir),
         poisoned: log_dir.poisoned().is_some(),
+        failure: log_dir.poisoned().map(|poisoned| poisoned.reason),
+    }
+}
+
+fn failed_dir(dir: &FailedDir) -> LogDirStatus {
+    LogDirStatus {
+        path: dir.path.display().to_string(),
+        directory_id: dir.directory_id.map(|id| id.to_string()).unwrap_or_default(),
+        poisoned: true,
+        failure: Some(dir.reason.clone()),
+        ..LogDirStatus::default()
     }
 }
