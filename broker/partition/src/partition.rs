@@ -240,6 +240,7 @@ impl Partition {
             leader: Some(local),
             leader_epoch: epoch,
             partition_epoch: epoch.0,
+            ..PartitionImage::default()
         };
         self.become_leader(&alone, 0);
     }

@@ -47,6 +47,7 @@ fn lead(brokers: &[Broker], leader: i32, epoch: i32, in_sync: &[i32]) {
         leader: Some(BrokerId(leader)),
         leader_epoch: LeaderEpoch(epoch),
         partition_epoch: epoch,
+        ..PartitionImage::default()
     };
     for broker in brokers {
         if broker.id == leader {

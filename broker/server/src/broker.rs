@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use forebay_broker_config::{BrokerConfig, ThreadsInForce};
-use forebay_broker_machines::metadata::{BrokerRegistration, CLUSTER_METADATA_TOPIC, Command, Endpoint, Reply};
+use forebay_broker_machines::metadata::{
+    BrokerLife, BrokerRegistration, CLUSTER_METADATA_TOPIC, Command, Endpoint, Reply,
+};
 use forebay_broker_storage::{LogDir, read_topic_id};
 use forebay_broker_wire::types::BrokerId;
 use tokio_util::sync::CancellationToken;
@@ -24,7 +26,7 @@ use crate::io::stop_on_panic::PanicAlarm;
 use crate::io::warm::Warmer;
 use crate::lifecycle::Lifecycle;
 use crate::log_dirs::{self, FailedDir};
-use crate::metadata::{MetadataStore, SubmitError};
+use crate::metadata::{MetadataStore, SubmitError, random_id};
 use crate::metrics::Metrics;
 use crate::net::budget::ByteBudget;
 use crate::net::listener::{Admission, Limits};
@@ -55,6 +57,7 @@ pub struct Broker {
     /// Of `log.dirs`, those that this life of the broker does without.
     pub(crate) failed_dirs: Vec<FailedDir>,
     cluster_id: Arc<str>,
+    life: BrokerLife,
     network_busy: BusyTime,
     runtime: tokio::runtime::Handle,
 }
@@ -79,7 +82,7 @@ impl Broker {
             MetadataStore::open(claimed.home()?, Arc::clone(&config)).context("cannot open the metadata log")?;
         remove_leftovers(&metadata, &claimed.dirs)?;
         claimed.tell_missing(&metadata.image(), BrokerId(config.broker_id));
-        register(&config, &metadata, &claimed.cluster_id, endpoints, &claimed.dirs)?;
+        let life = register(&config, &metadata, &claimed.cluster_id, endpoints, &claimed.dirs)?;
         let located = claimed.locate_logs()?;
         let alarm = PanicAlarm::new(shutdown.clone());
         let dirs = host_dirs(claimed.dirs, &metrics, &alarm)?;
@@ -103,6 +106,7 @@ impl Broker {
             started_at_ms: now_ms(),
             cluster_id: claimed.cluster_id.into(),
             failed_dirs: claimed.failed,
+            life,
             network_busy: BusyTime::new(threads.network),
             runtime,
             config,
@@ -143,6 +147,14 @@ impl Broker {
         submitted.await.unwrap_or(Err(SubmitError::Busy))
     }
 
+    /// Lets itself be relied on, now that its partitions are open.
+    pub(crate) async fn unfence(self: &Arc<Self>) -> anyhow::Result<()> {
+        match self.submit(Command::UnfenceBroker(self.life)).await? {
+            Reply::Broker(result) => Ok(result?),
+            other => anyhow::bail!("unfencing this broker was answered by {other:?}"),
+        }
+    }
+
     fn follow(&self, progress: &(dyn Fn(Progress) + Sync)) {
         self.partitions.follow(&self.metadata.image(), &self.config, &self.metrics, progress);
     }
@@ -179,18 +191,20 @@ fn register(
     cluster_id: &str,
     endpoints: Vec<Endpoint>,
     log_dirs: &[Arc<LogDir>],
-) -> anyhow::Result<()> {
+) -> anyhow::Result<BrokerLife> {
     let registration = BrokerRegistration {
         broker_id: BrokerId(config.broker_id),
         cluster_id: cluster_id.to_owned(),
         rack: config.rack.clone(),
         endpoints,
         directories: log_dirs.iter().map(|dir| dir.identity().directory_id).collect(),
+        incarnation: random_id(),
+        clean_shutdown: log_dirs.iter().all(|dir| dir.was_clean()),
     };
     match metadata.submit(Command::RegisterBroker(registration))? {
-        Reply::Registered(Ok(epoch)) => {
-            tracing::info!(broker = config.broker_id, cluster = cluster_id, epoch, "registered");
-            Ok(())
+        Reply::Registered(Ok(broker_epoch)) => {
+            tracing::info!(broker = config.broker_id, cluster = cluster_id, epoch = broker_epoch, "registered");
+            Ok(BrokerLife { broker_id: BrokerId(config.broker_id), broker_epoch })
         }
         Reply::Registered(Err(error)) => Err(error).context("this broker could not be registered"),
         other => anyhow::bail!("registering this broker was answered by {other:?}"),

@@ -52,6 +52,7 @@ pub async fn run(
     let http = tokio::spawn(http::serve(Arc::clone(&broker), http_listener, http_stop.clone()));
     on_blocking_thread(&broker, Broker::recover).await?;
     broker.groups.follow(&broker);
+    broker.unfence().await?;
 
     let kafka_address = listeners.first().context("listeners is empty: name at least one")?.address;
     let mut tasks = JoinSet::new();

@@ -5,12 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use forebay_broker_machines::{
     metadata::{
-        AlterPartitionError, BrokerRegistration, Command, ConfigRules, Context, ElectionRules, MetadataImage, NewTopic,
-        PartitionImage, PartitionRecord, Record, Reply, alter_partition, broker_back, broker_gone, decide,
+        AlterPartitionError, AlteredPartition, BrokerImage, BrokerLife, BrokerRecord, BrokerRegistration, Command,
+        ConfigRules, Context, ElectionRules, MetadataImage, NewTopic, PartitionImage, PartitionProposal, Record, Reply,
+        decide,
     },
     replication::{IsrAnswer, IsrProposal},
 };
-use forebay_broker_wire::types::{BrokerId, Uuid};
+use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
 
 use crate::message::{Envelope, Message, Node};
 
@@ -24,7 +25,6 @@ struct Session {
     broker_epoch: i64,
     incarnation: u64,
     heard_ms: i64,
-    fenced: bool,
     /// Only another registration counts.
     ended: bool,
 }
@@ -43,20 +43,28 @@ impl Controller {
         let mut controller = Self { image, sessions: BTreeMap::new(), rules, session_timeout_ms };
         for id in brokers {
             let broker_epoch = controller.register(*id);
-            let session = Session { broker_epoch, incarnation: 0, heard_ms: i64::MIN, fenced: true, ended: false };
+            controller.decide(&Command::UnfenceBroker(BrokerLife { broker_id: *id, broker_epoch }));
+            let session = Session { broker_epoch, incarnation: 0, heard_ms: i64::MIN, ended: false };
             controller.sessions.insert(*id, session);
         }
         let replication_factor = i16::try_from(brokers.len().min(3)).ok();
         let name = TOPIC.to_owned();
         let topic = NewTopic { name, partitions: Some(partitions), replication_factor, ..NewTopic::default() };
         controller.decide(&Command::CreateTopics { topics: vec![topic], validate_only: false });
+        // The topic is as it would be, and nobody has started yet.
+        let brokers: Vec<_> = controller.image.brokers().map(BrokerImage::to_record).collect();
+        for record in brokers {
+            controller.apply(&Record::Broker(BrokerRecord { fenced: true, ..record }));
+        }
         controller
     }
 
     fn decide(&mut self, command: &Command) -> Reply {
+        let rules = self.rules;
         let mut context = Context {
             new_id: &mut || TOPIC_ID,
             rules: ConfigRules { check: &|_, _| Ok(()), list: &|_, _| None },
+            elections: &|_| rules,
             default_partitions: 1,
             default_replication_factor: 1,
         };
@@ -72,13 +80,8 @@ impl Controller {
     }
 
     fn register(&mut self, broker_id: BrokerId) -> i64 {
-        let registration = BrokerRegistration {
-            broker_id,
-            cluster_id: CLUSTER_ID.to_owned(),
-            rack: None,
-            endpoints: Vec::new(),
-            directories: Vec::new(),
-        };
+        let registration =
+            BrokerRegistration { broker_id, cluster_id: CLUSTER_ID.to_owned(), ..BrokerRegistration::default() };
         match self.decide(&Command::RegisterBroker(registration)) {
             Reply::Registered(Ok(broker_epoch)) => broker_epoch,
             reply => unreachable!("registration was answered with {reply:?}"),
@@ -89,27 +92,8 @@ impl Controller {
         self.image.topic(TOPIC).map(|topic| topic.partitions.clone()).unwrap_or_default()
     }
 
-    fn live_epoch(&self, id: BrokerId) -> Option<i64> {
-        self.sessions.get(&id).filter(|session| !session.fenced).map(|session| session.broker_epoch)
-    }
-
     pub(crate) fn is_live(&self, id: BrokerId) -> bool {
-        self.live_epoch(id).is_some()
-    }
-
-    /// Changes each partition as `change` says.
-    fn change(&mut self, change: impl Fn(&Self, &PartitionImage) -> Option<PartitionImage>) {
-        for partition in self.partitions() {
-            if let Some(next) = change(self, &partition) {
-                self.apply(&Record::Partition(record(&next)));
-            }
-        }
-    }
-
-    fn gone(&mut self, id: BrokerId) {
-        self.change(|this, partition| {
-            broker_gone(partition, id, &|other| this.live_epoch(other).is_some(), &this.rules)
-        });
+        self.image.may_lead(id)
     }
 
     /// Takes a broker out at once, as when its connection breaks and nobody answers at its address. Its registration ends with it: a
@@ -121,9 +105,8 @@ impl Controller {
 
     fn fence(&mut self, id: BrokerId, out: &mut Vec<Envelope>) {
         let version = self.image.version();
-        if let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.fenced) {
-            session.fenced = true;
-            self.gone(id);
+        if let Some(Session { broker_epoch, .. }) = self.sessions.get(&id) {
+            self.decide(&Command::FenceBroker(BrokerLife { broker_id: id, broker_epoch: *broker_epoch }));
         }
         self.publish(version, out);
     }
@@ -131,7 +114,8 @@ impl Controller {
     /// Fences who was not heard of for too long.
     pub(crate) fn check_sessions(&mut self, now_ms: i64, out: &mut Vec<Envelope>) {
         let silent = |session: &Session| now_ms.saturating_sub(session.heard_ms) > self.session_timeout_ms;
-        let over: Vec<_> = self.sessions.iter().filter(|(_, s)| !s.fenced && silent(s)).map(|(id, _)| *id).collect();
+        let over: Vec<_> =
+            self.sessions.iter().filter(|(id, s)| self.is_live(**id) && silent(s)).map(|(id, _)| *id).collect();
         over.into_iter().for_each(|id| self.fence(id, out));
     }
 
@@ -168,10 +152,7 @@ impl Controller {
         let known = self.sessions.get(&id).filter(|session| !session.ended).map(|session| session.incarnation);
         if known != Some(incarnation) {
             let broker_epoch = self.register(id);
-            // A later life has another log: it leaves the ISR and leads no more before it is heard of again.
-            self.sessions
-                .insert(id, Session { broker_epoch, incarnation, heard_ms: now_ms, fenced: true, ended: false });
-            self.gone(id);
+            self.sessions.insert(id, Session { broker_epoch, incarnation, heard_ms: now_ms, ended: false });
         }
         let Some(session) = self.sessions.get(&id) else { return };
         let (broker_epoch, image) = (session.broker_epoch, Arc::clone(&self.image));
@@ -191,11 +172,8 @@ impl Controller {
             return self.send(id, Some(life), Message::NotRegistered { broker_epoch }, out);
         };
         session.heard_ms = now_ms;
-        if session.fenced && image_version > broker_epoch {
-            session.fenced = false;
-            self.change(|this, partition| {
-                broker_back(partition, &|other| this.live_epoch(other).is_some(), &this.rules)
-            });
+        if image_version > broker_epoch {
+            self.decide(&Command::UnfenceBroker(BrokerLife { broker_id: id, broker_epoch }));
         }
         if image_version < self.image.version() {
             self.send(id, Some(life), Message::Image(Arc::clone(&self.image)), out);
@@ -206,28 +184,22 @@ impl Controller {
         if self.sessions.get(&id).is_none_or(|session| session.ended || session.broker_epoch != broker_epoch) {
             return IsrAnswer::Stale;
         }
-        let Some(current) = self.partitions().get(partition).cloned() else { return IsrAnswer::Stale };
-        match alter_partition(&current, proposal, &|other| self.live_epoch(other), &self.rules) {
-            Ok(next) => {
-                self.apply(&Record::Partition(record(&next)));
-                let PartitionImage { partition_epoch, in_sync_replicas, .. } = next;
-                IsrAnswer::Accepted { partition_epoch, in_sync_replicas }
-            }
-            Err(AlterPartitionError::Ineligible { .. } | AlterPartitionError::NotReplicas { .. }) => IsrAnswer::Refused,
-            Err(AlterPartitionError::NotLeader { .. } | AlterPartitionError::StalePartition { .. }) => IsrAnswer::Stale,
+        let proposer = BrokerLife { broker_id: id, broker_epoch };
+        let partition = PartitionIndex(i32::try_from(partition).unwrap_or(i32::MAX));
+        let proposal = PartitionProposal { topic_id: TOPIC_ID, partition, proposal: proposal.clone() };
+        match self.decide(&Command::AlterPartition { proposer, partitions: vec![proposal] }) {
+            Reply::PartitionsAltered(mut results) => answer(results.remove(0)),
+            reply => unreachable!("a proposal was answered with {reply:?}"),
         }
     }
 }
 
-fn record(partition: &PartitionImage) -> PartitionRecord {
-    let numbers = |ids: &[BrokerId]| ids.iter().map(|id| id.0).collect();
-    PartitionRecord {
-        topic_id: TOPIC_ID,
-        partition: partition.index.0,
-        replicas: numbers(&partition.replicas),
-        in_sync_replicas: numbers(&partition.in_sync_replicas),
-        leader: partition.leader.map_or(-1, |id| id.0),
-        leader_epoch: partition.leader_epoch.0,
-        partition_epoch: partition.partition_epoch,
+fn answer(result: Result<AlteredPartition, AlterPartitionError>) -> IsrAnswer {
+    match result {
+        Ok(AlteredPartition { partition_epoch, in_sync_replicas, .. }) => {
+            IsrAnswer::Accepted { partition_epoch, in_sync_replicas }
+        }
+        Err(AlterPartitionError::Ineligible { .. } | AlterPartitionError::NotReplicas { .. }) => IsrAnswer::Refused,
+        Err(_another_state) => IsrAnswer::Stale,
     }
 }

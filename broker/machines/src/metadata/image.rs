@@ -35,6 +35,12 @@ pub struct BrokerImage {
     pub endpoints: Vec<Endpoint>,
     /// The ids of its log dirs.
     pub directories: Vec<Uuid>,
+    /// One life of its process.
+    pub incarnation: Uuid,
+    /// Not to be relied on: it leads nothing.
+    pub fenced: bool,
+    /// About to stop: it is to lead nothing, and to be in no ISR.
+    pub in_controlled_shutdown: bool,
 }
 
 /// A topic.
@@ -51,7 +57,7 @@ pub struct TopicImage {
 }
 
 /// A partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PartitionImage {
     /// Its place in the topic.
     pub index: PartitionIndex,
@@ -65,6 +71,10 @@ pub struct PartitionImage {
     pub leader_epoch: LeaderEpoch,
     /// Grows with each change.
     pub partition_epoch: i32,
+    /// Replicas that a reassignment adds; among `replicas` already.
+    pub adding_replicas: Vec<BrokerId>,
+    /// Replicas that a reassignment removes once the added ones are in sync; among `replicas` still.
+    pub removing_replicas: Vec<BrokerId>,
 }
 
 /// A record that does not fit what went before: the log is not whole, and is not used.
@@ -122,6 +132,17 @@ impl MetadataImage {
     #[must_use]
     pub fn broker(&self, id: BrokerId) -> Option<&BrokerImage> {
         self.brokers.get(&id)
+    }
+
+    /// Brokers that can be relied on.
+    pub fn live_brokers(&self) -> impl Iterator<Item = &BrokerImage> {
+        self.brokers.values().filter(|broker| !broker.fenced)
+    }
+
+    /// Whether a broker may be made the leader of something, or a member of an ISR.
+    #[must_use]
+    pub fn may_lead(&self, id: BrokerId) -> bool {
+        self.broker(id).is_some_and(BrokerImage::may_lead)
     }
 
     /// All topics, by name.
@@ -188,6 +209,9 @@ impl MetadataImage {
             }
             Record::Cluster { cluster_id } => self.apply_cluster(cluster_id)?,
             Record::Broker(broker) => self.apply_broker(broker),
+            Record::BrokerRemoved { broker_id } => {
+                Arc::make_mut(&mut self.brokers).remove(&BrokerId(*broker_id));
+            }
             Record::Topic(topic) => self.apply_topic(topic)?,
             Record::TopicRemoved { topic_id } => self.apply_topic_removed(*topic_id)?,
             Record::Partition(partition) => self.apply_partition(partition)?,
@@ -217,6 +241,9 @@ impl MetadataImage {
             rack: record.rack.clone(),
             endpoints: record.endpoints.clone(),
             directories: record.directories.clone(),
+            incarnation: record.incarnation,
+            fenced: record.fenced,
+            in_controlled_shutdown: record.in_controlled_shutdown,
         };
         Arc::make_mut(&mut self.brokers).insert(broker.id, broker);
     }
@@ -328,13 +355,24 @@ impl TopicImage {
 }
 
 impl BrokerImage {
-    fn to_record(&self) -> BrokerRecord {
+    /// Whether it may be made the leader of something, or a member of an ISR.
+    #[must_use]
+    pub fn may_lead(&self) -> bool {
+        !self.fenced && !self.in_controlled_shutdown
+    }
+
+    /// The record that makes it so.
+    #[must_use]
+    pub fn to_record(&self) -> BrokerRecord {
         BrokerRecord {
             broker_id: self.id.0,
             broker_epoch: self.epoch,
             rack: self.rack.clone(),
             endpoints: self.endpoints.clone(),
             directories: self.directories.clone(),
+            incarnation: self.incarnation,
+            fenced: self.fenced,
+            in_controlled_shutdown: self.in_controlled_shutdown,
         }
     }
 }
@@ -343,23 +381,37 @@ impl PartitionImage {
     fn from_record(record: &PartitionRecord) -> Self {
         Self {
             index: PartitionIndex(record.partition),
-            replicas: record.replicas.iter().copied().map(BrokerId).collect(),
-            in_sync_replicas: record.in_sync_replicas.iter().copied().map(BrokerId).collect(),
+            replicas: ids(&record.replicas),
+            in_sync_replicas: ids(&record.in_sync_replicas),
             leader: (record.leader >= 0).then_some(BrokerId(record.leader)),
             leader_epoch: LeaderEpoch(record.leader_epoch),
             partition_epoch: record.partition_epoch,
+            adding_replicas: ids(&record.adding_replicas),
+            removing_replicas: ids(&record.removing_replicas),
         }
     }
 
-    fn to_record(&self, topic_id: Uuid) -> PartitionRecord {
+    /// The record that makes it so.
+    #[must_use]
+    pub fn to_record(&self, topic_id: Uuid) -> PartitionRecord {
         PartitionRecord {
             topic_id,
             partition: self.index.0,
-            replicas: self.replicas.iter().map(|id| id.0).collect(),
-            in_sync_replicas: self.in_sync_replicas.iter().map(|id| id.0).collect(),
+            replicas: numbers(&self.replicas),
+            in_sync_replicas: numbers(&self.in_sync_replicas),
             leader: self.leader.map_or(-1, |id| id.0),
             leader_epoch: self.leader_epoch.0,
             partition_epoch: self.partition_epoch,
+            adding_replicas: numbers(&self.adding_replicas),
+            removing_replicas: numbers(&self.removing_replicas),
         }
     }
+}
+
+fn ids(numbers: &[i32]) -> Vec<BrokerId> {
+    numbers.iter().copied().map(BrokerId).collect()
+}
+
+fn numbers(ids: &[BrokerId]) -> Vec<i32> {
+    ids.iter().map(|id| id.0).collect()
 }

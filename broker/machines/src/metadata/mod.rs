@@ -10,10 +10,11 @@ mod placement;
 mod records;
 
 pub use controller::{
-    AlterConfigsError, AlterPartitionError, BrokerRegistration, Command, ConfigChange, ConfigOperation, ConfigRules,
-    Context, CreatePartitionsError, CreateTopicError, CreatedTopic, DeleteTopicError, DeletedTopic, ElectionRules,
-    NewPartitions, NewTopic, Outcome, PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock, RegisterError, Reply, TopicReference,
-    alter_partition, broker_back, broker_gone, decide,
+    AlterConfigsError, AlterPartitionError, AlteredPartition, BrokerLife, BrokerLifeError, BrokerRegistration, Command,
+    ConfigChange, ConfigOperation, ConfigRules, Context, CreatePartitionsError, CreateTopicError, CreatedTopic,
+    DeleteTopicError, DeletedTopic, ElectLeadersError, Election, ElectionKind, ElectionRules, NewPartitions, NewTopic,
+    Outcome, PRODUCER_ID_BLOCK_SIZE, PartitionProposal, ProducerIdBlock, ReassignError, Reassignment, RegisterError,
+    Reply, TopicReference, UnregisterError, alter_partition, broker_back, broker_gone, broker_leaving, decide,
 };
 pub use image::{BrokerImage, MetadataImage, PartitionImage, ReplayError, TopicImage};
 pub use names::{CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, is_internal, name_fault};
@@ -25,5 +26,7 @@ pub use records::{
 /// Configuration by setting name.
 pub type Settings = std::collections::BTreeMap<String, String>;
 
+#[cfg(test)]
+mod broker_tests;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! The metadata records as they are on disk: JSON values of ordinary record batches, each with a version and a type.
 //!
 //! This is a disk format. A record of a version or type that is not known is refused, never skipped: half a picture of the cluster
-//! is worse than none. A field may be added with a default; any other change needs the next version.
+//! is worse than none. A field with a default may be added, and a type; any other change needs the next version.
 
 use forebay_broker_wire::types::Uuid;
 use serde::{Deserialize, Serialize};
@@ -25,12 +25,16 @@ pub enum Record {
     },
     /// A broker is, and is reached so.
     Broker(BrokerRecord),
+    /// A broker is no more, and will not come again.
+    BrokerRemoved {
+        /// `node.id`.
+        broker_id: i32,
+    },
     /// A topic is; its partitions follow.
     Topic(TopicRecord),
     /// A topic and its partitions are no more.
     TopicRemoved {
         /// The topic.
-        #[serde(with = "uuid_text")]
         topic_id: Uuid,
     },
     /// A partition is, or has changed.
@@ -45,7 +49,7 @@ pub enum Record {
 }
 
 /// A broker.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BrokerRecord {
     /// `node.id`.
@@ -57,8 +61,16 @@ pub struct BrokerRecord {
     /// Where it is reached, by listener.
     pub endpoints: Vec<Endpoint>,
     /// The ids of its log dirs.
-    #[serde(with = "uuid_list_text")]
     pub directories: Vec<Uuid>,
+    /// One life of its process.
+    #[serde(default)]
+    pub incarnation: Uuid,
+    /// Not to be relied on: it leads nothing.
+    #[serde(default)]
+    pub fenced: bool,
+    /// About to stop: it is to lead nothing, and to be in no ISR.
+    #[serde(default)]
+    pub in_controlled_shutdown: bool,
 }
 
 /// Where a broker is reached on one listener.
@@ -78,18 +90,16 @@ pub struct Endpoint {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TopicRecord {
     /// Never used again, even for a topic of the same name.
-    #[serde(with = "uuid_text")]
     pub topic_id: Uuid,
     /// The name.
     pub name: String,
 }
 
 /// A partition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PartitionRecord {
     /// The topic.
-    #[serde(with = "uuid_text")]
     pub topic_id: Uuid,
     /// From 0, without gaps.
     pub partition: i32,
@@ -103,6 +113,12 @@ pub struct PartitionRecord {
     pub leader_epoch: i32,
     /// Grows with each change.
     pub partition_epoch: i32,
+    /// Replicas that a reassignment adds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adding_replicas: Vec<i32>,
+    /// Replicas that a reassignment removes once the added ones are in sync.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removing_replicas: Vec<i32>,
 }
 
 /// A setting.
@@ -192,37 +208,6 @@ pub fn decode_record(bytes: &[u8]) -> Result<Record, RecordError> {
         fields.remove("version");
     }
     serde_json::from_value(object).map_err(failed)
-}
-
-mod uuid_text {
-    use forebay_broker_wire::types::Uuid;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(id: &Uuid, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(id)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Uuid, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(|_| D::Error::custom(format!("'{text}': must be an id of 22 characters")))
-    }
-}
-
-mod uuid_list_text {
-    use forebay_broker_wire::types::Uuid;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(ids: &[Uuid], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(ids.iter().map(Uuid::to_string))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Uuid>, D::Error> {
-        let texts = Vec::<String>::deserialize(deserializer)?;
-        let parse = |text: String| {
-            text.parse().map_err(|_| D::Error::custom(format!("'{text}': must be an id of 22 characters")))
-        };
-        texts.into_iter().map(parse).collect()
-    }
 }
 
 #[cfg(test)]

@@ -6,23 +6,38 @@ use proptest::prelude::*;
 use super::*;
 
 /// A controller in memory: decides, checks that the records replay, keeps them.
-struct World {
-    image: MetadataImage,
+pub(super) struct World {
+    pub(super) image: MetadataImage,
     log: Vec<Record>,
     next: u8,
 }
 
 impl World {
-    fn with_brokers(count: i32) -> Self {
+    pub(super) fn with_brokers(count: i32) -> Self {
         let mut world = Self { image: MetadataImage::default(), log: Vec::new(), next: 1 };
         for id in 0..count {
-            world.submit(Command::RegisterBroker(registration(id, "AAAAAAAAAAAAAAAAAAAAAA")));
+            world.start(id);
         }
         world
     }
 
+    pub(super) fn register(&mut self, registration: BrokerRegistration) -> Result<BrokerLife, RegisterError> {
+        let broker_id = registration.broker_id;
+        match self.submit(Command::RegisterBroker(registration)) {
+            Reply::Registered(result) => result.map(|broker_epoch| BrokerLife { broker_id, broker_epoch }),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Registers a broker as after a clean stop, and takes it in.
+    pub(super) fn start(&mut self, id: i32) -> BrokerLife {
+        let life = self.register(registration(id, "AAAAAAAAAAAAAAAAAAAAAA")).unwrap();
+        assert_eq!(self.submit(Command::UnfenceBroker(life)), Reply::Broker(Ok(())));
+        life
+    }
+
     #[expect(clippy::needless_pass_by_value, reason = "tests read better without a reference at each call")]
-    fn submit(&mut self, command: Command) -> Reply {
+    pub(super) fn submit(&mut self, command: Command) -> Reply {
         let next = &mut self.next;
         let mut new_id = || {
             *next = next.wrapping_add(1);
@@ -35,7 +50,14 @@ impl World {
         };
         let list = |_: &ConfigResource, name: &str| (name == "cleanup.policy").then(|| "delete".to_owned());
         let rules = ConfigRules { check: &check, list: &list };
-        let mut context = Context { new_id: &mut new_id, rules, default_partitions: 2, default_replication_factor: 1 };
+        let elections = |own: &Settings| ElectionRules { unclean: own.contains_key("unclean"), mutation: None };
+        let mut context = Context {
+            new_id: &mut new_id,
+            rules,
+            elections: &elections,
+            default_partitions: 2,
+            default_replication_factor: 1,
+        };
         let outcome = decide(&self.image, &command, &mut context);
         for record in outcome.records {
             let read_back = decode_record(&encode_record(&record).unwrap()).unwrap();
@@ -46,7 +68,7 @@ impl World {
         outcome.reply
     }
 
-    fn create(&mut self, topic: NewTopic) -> Result<CreatedTopic, String> {
+    pub(super) fn create(&mut self, topic: NewTopic) -> Result<CreatedTopic, String> {
         match self.submit(Command::CreateTopics { topics: vec![topic], validate_only: false }) {
             Reply::TopicsCreated(mut results) => results.remove(0).map_err(|error| error.to_string()),
             other => panic!("{other:?}"),
@@ -77,17 +99,19 @@ impl World {
     }
 }
 
-fn registration(id: i32, cluster: &str) -> BrokerRegistration {
+pub(super) fn registration(id: i32, cluster: &str) -> BrokerRegistration {
     BrokerRegistration {
         broker_id: BrokerId(id),
         cluster_id: cluster.to_owned(),
         rack: None,
         endpoints: vec![Endpoint { listener: "PLAINTEXT".to_owned(), host: "localhost".to_owned(), port: 9092 }],
         directories: vec![Uuid([9; 16])],
+        incarnation: Uuid::ZERO,
+        clean_shutdown: true,
     }
 }
 
-fn topic(name: &str) -> NewTopic {
+pub(super) fn topic(name: &str) -> NewTopic {
     NewTopic {
         name: name.to_owned(),
         partitions: None,
@@ -317,6 +341,7 @@ fn a_record_that_does_not_fit_is_refused() {
             leader: 0,
             leader_epoch: 0,
             partition_epoch: 0,
+            ..PartitionRecord::default()
         })
     };
     assert!(matches!(image.apply(&partition(0)), Err(ReplayError::NoTopic { .. })));

@@ -1,6 +1,7 @@
 //! What can happen to a replica, and what it wants done about it.
 
 use forebay_broker_wire::types::{BrokerId, LeaderEpoch, Offset};
+use serde::{Deserialize, Serialize};
 
 use super::Settings;
 use crate::metadata::PartitionImage;
@@ -73,7 +74,7 @@ pub struct EpochEnd {
 }
 
 /// A change of the ISR that a leader wants the controller to make.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IsrProposal {
     /// The leader that proposes.
     pub leader: BrokerId,

@@ -64,6 +64,7 @@ impl Script {
                 leader: words.number("leader").map(BrokerId),
                 leader_epoch: LeaderEpoch(words.number("epoch").unwrap()),
                 partition_epoch: words.number("state").unwrap(),
+                ..PartitionImage::default()
             }),
             "written" => Event::Written { log_end: words.offset("end") },
             "flushed" => Event::Flushed { upto: words.offset("upto") },
@@ -159,6 +160,7 @@ fn image(leader: i32, epoch: i32) -> PartitionImage {
         leader: Some(BrokerId(leader)),
         leader_epoch: LeaderEpoch(epoch),
         partition_epoch: epoch,
+        ..PartitionImage::default()
     }
 }
 

@@ -124,16 +124,8 @@ mod tests {
             image.apply(&Record::Topic(TopicRecord { topic_id, name: (*name).to_owned() })).unwrap();
             for partition in 0..*partitions {
                 let (replicas, in_sync_replicas) = (vec![0], vec![0]);
-                let (leader, leader_epoch, partition_epoch) = (0, 0, 0);
-                let record = PartitionRecord {
-                    topic_id,
-                    partition,
-                    replicas,
-                    in_sync_replicas,
-                    leader,
-                    leader_epoch,
-                    partition_epoch,
-                };
+                let record =
+                    PartitionRecord { topic_id, partition, replicas, in_sync_replicas, ..PartitionRecord::default() };
                 image.apply(&Record::Partition(record)).unwrap();
             }
         }

@@ -62,6 +62,7 @@ pub(crate) fn code_of_create_topic(error: &CreateTopicError) -> ErrorCode {
         CreateTopicError::InvalidPartitions { .. } => ErrorCode::InvalidPartitions,
         CreateTopicError::TooManyPartitions { .. } => ErrorCode::PolicyViolation,
         CreateTopicError::InvalidReplicationFactor { .. } => ErrorCode::InvalidReplicationFactor,
+        CreateTopicError::NoBroker => ErrorCode::BrokerNotAvailable,
         CreateTopicError::InvalidAssignment { .. } => ErrorCode::InvalidReplicaAssignment,
         CreateTopicError::InvalidConfig { .. } => ErrorCode::InvalidConfig,
     }

@@ -3,7 +3,7 @@
 use forebay_broker_config::{
     BrokerConfig, Dynamic, Kind, Scope, Settings, TopicConfig, effective_value, find, validate_broker,
 };
-use forebay_broker_machines::metadata::{ConfigResource, MetadataImage};
+use forebay_broker_machines::metadata::{ConfigResource, ElectionRules, MetadataImage};
 
 use super::effective::Beneath;
 
@@ -53,6 +53,13 @@ pub(super) fn list(
     Some(value.map(|(value, _)| value).unwrap_or_default())
 }
 
+/// What counts in elections of a topic's leaders, by its own settings.
+pub(super) fn elections(config: &BrokerConfig, image: &MetadataImage, own: &Settings) -> ElectionRules {
+    let beneath = Beneath::new(config, image);
+    let value = effective_value(Scope::Topic, "unclean.leader.election.enable", beneath.topic(own));
+    ElectionRules { unclean: value.is_some_and(|(value, _)| value == "true"), ..ElectionRules::default() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +86,14 @@ mod tests {
             check_one(&ConfigResource::Topic("t".to_owned()), "retention.ms", "soon").unwrap_err(),
             "retention.ms=soon: must be a 64-bit integer of at least -1"
         );
+    }
+
+    #[test]
+    fn a_topics_own_word_on_unclean_elections_is_stronger_than_the_files() {
+        let config = BrokerConfig::parse(&format!("{FILE}unclean.leader.election.enable=true\n"), &[]).unwrap();
+        let unclean = |own: &Settings| elections(&config, &MetadataImage::default(), own).unclean;
+        assert!(unclean(&Settings::new()));
+        assert!(!unclean(&Settings::from([("unclean.leader.election.enable".to_owned(), "false".to_owned())])));
     }
 
     #[test]

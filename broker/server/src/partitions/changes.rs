@@ -63,6 +63,7 @@ mod tests {
             leader: replica,
             leader_epoch: 0,
             partition_epoch: 0,
+            ..PartitionRecord::default()
         })
     }
 

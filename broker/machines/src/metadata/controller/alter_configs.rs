@@ -2,12 +2,14 @@
 //! they come to is judged as a whole.
 
 use forebay_broker_wire::types::BrokerId;
+use serde::{Deserialize, Serialize};
 
-use super::{ConfigRules, Draft};
+use super::leadership::broker_back;
+use super::{ConfigRules, Context, Draft};
 use crate::metadata::{ConfigRecord, ConfigResource, MetadataImage, Record, Settings};
 
 /// Changes to one resource's settings.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigChange {
     /// Whose.
     pub resource: ConfigResource,
@@ -18,7 +20,7 @@ pub struct ConfigChange {
 }
 
 /// What happens to one setting.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConfigOperation {
     /// It gets this value.
     Set(String),
@@ -31,7 +33,7 @@ pub enum ConfigOperation {
 }
 
 /// Why settings cannot change.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum AlterConfigsError {
     /// No such topic.
     #[error("topic '{topic}' does not exist")]
@@ -62,20 +64,21 @@ pub enum AlterConfigsError {
 pub(super) fn decide(
     draft: &mut Draft,
     changes: &[ConfigChange],
-    rules: &ConfigRules<'_>,
+    context: &Context<'_>,
 ) -> Vec<Result<(), AlterConfigsError>> {
     let mut results = Vec::with_capacity(changes.len());
     for change in changes {
         let twice = changes.iter().filter(|other| other.resource == change.resource).count() > 1;
         results.push(match twice {
             true => Err(AlterConfigsError::Twice { what: format!("{:?}", change.resource) }),
-            false => alter(draft, change, rules),
+            false => alter(draft, change, context),
         });
     }
     results
 }
 
-fn alter(draft: &mut Draft, change: &ConfigChange, rules: &ConfigRules<'_>) -> Result<(), AlterConfigsError> {
+fn alter(draft: &mut Draft, change: &ConfigChange, context: &Context<'_>) -> Result<(), AlterConfigsError> {
+    let rules = &context.rules;
     let before = own_settings(&draft.image, &change.resource)?;
     let mut after = if change.replace_all { Settings::new() } else { before.clone() };
     for (index, (name, operation)) in change.operations.iter().enumerate() {
@@ -94,7 +97,20 @@ fn alter(draft: &mut Draft, change: &ConfigChange, rules: &ConfigRules<'_>) -> R
     for (name, value) in after.iter().filter(|(name, value)| before.get(*name) != Some(value)) {
         draft.push(record(name, Some(value)));
     }
+    if let ConfigResource::Topic(name) = &change.resource {
+        elect_where_allowed(draft, name, context);
+    }
     Ok(())
+}
+
+/// A topic that may be led by replicas that are not in sync need not wait for the next failure.
+fn elect_where_allowed(draft: &mut Draft, topic: &str, context: &Context<'_>) {
+    let Some(topic) = draft.image.topic(topic).cloned() else { return };
+    let rules = (context.elections)(&topic.config);
+    for partition in topic.partitions.iter().filter(|partition| rules.unclean && partition.leader.is_none()) {
+        let next = broker_back(partition, &|id| draft.image.may_lead(id), &rules);
+        next.into_iter().for_each(|next| draft.push(Record::Partition(next.to_record(topic.id))));
+    }
 }
 
 fn own_settings(image: &MetadataImage, resource: &ConfigResource) -> Result<Settings, AlterConfigsError> {

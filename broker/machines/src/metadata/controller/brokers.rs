@@ -1,15 +1,17 @@
-//! Brokers register; producer ids are set aside in blocks, so that giving one out does not need a record each.
+//! Brokers register, and are taken off the list; producer ids are set aside in blocks, so that giving one out does not need a record each.
 
 use forebay_broker_wire::types::{BrokerId, Uuid};
+use serde::{Deserialize, Serialize};
 
-use super::Draft;
+use super::leadership::{broker_gone, next_life};
+use super::{Context, Draft};
 use crate::metadata::{BrokerRecord, Endpoint, Record};
 
 /// Producer ids in a block.
 pub const PRODUCER_ID_BLOCK_SIZE: i64 = 1000;
 
 /// What a broker says when it starts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokerRegistration {
     /// `node.id`.
     pub broker_id: BrokerId,
@@ -21,10 +23,14 @@ pub struct BrokerRegistration {
     pub endpoints: Vec<Endpoint>,
     /// The ids of its log dirs.
     pub directories: Vec<Uuid>,
+    /// One life of its process.
+    pub incarnation: Uuid,
+    /// It stopped in order before: its logs end where they ended.
+    pub clean_shutdown: bool,
 }
 
 /// Why a broker may not register.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum RegisterError {
     /// It belongs to another cluster.
     #[error("broker {broker_id} belongs to cluster {given}: this is cluster {own}")]
@@ -36,10 +42,35 @@ pub enum RegisterError {
         /// This one.
         own: String,
     },
+    /// A broker of this number is at work, and has other log dirs.
+    #[error(
+        "broker {broker_id} is at work with other log dirs: each broker must have a node.id of its own, and one that has lost its disks must wait until its session is over"
+    )]
+    Duplicate {
+        /// The broker.
+        broker_id: i32,
+    },
+}
+
+/// Why a broker may not be taken off the list.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum UnregisterError {
+    /// It is not on it.
+    #[error("broker {broker_id} is not registered")]
+    NotRegistered {
+        /// The broker.
+        broker_id: BrokerId,
+    },
+    /// It would only register again.
+    #[error("broker {broker_id} is at work: must be stopped first")]
+    AtWork {
+        /// The broker.
+        broker_id: BrokerId,
+    },
 }
 
 /// Some producer ids that nobody else has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProducerIdBlock {
     /// The first.
     pub first: i64,
@@ -47,28 +78,60 @@ pub struct ProducerIdBlock {
     pub count: i64,
 }
 
-pub(super) fn register(draft: &mut Draft, registration: &BrokerRegistration) -> Result<i64, RegisterError> {
+/// Every registration begins a life: fenced, in no ISR that somebody else keeps, leading nothing that somebody else could lead.
+pub(super) fn register(
+    draft: &mut Draft,
+    registration: &BrokerRegistration,
+    context: &Context<'_>,
+) -> Result<i64, RegisterError> {
+    let id = registration.broker_id;
     match draft.image.cluster_id() {
         None => draft.push(Record::Cluster { cluster_id: registration.cluster_id.clone() }),
         Some(own) if **own != registration.cluster_id => {
             return Err(RegisterError::OtherCluster {
-                broker_id: registration.broker_id.0,
+                broker_id: id.0,
                 given: registration.cluster_id.clone(),
                 own: own.to_string(),
             });
         }
         Some(_) => {}
     }
+    // Whoever holds the lock of a log dir is the only life of its broker; with other log dirs it may be another broker altogether.
+    let at_work = draft.image.broker(id).filter(|known| !known.fenced && known.incarnation != registration.incarnation);
+    let shares_a_dir =
+        |known: &[Uuid]| known.is_empty() || known.iter().any(|dir| registration.directories.contains(dir));
+    if at_work.is_some_and(|known| !shares_a_dir(&known.directories)) {
+        return Err(RegisterError::Duplicate { broker_id: id.0 });
+    }
     // The version only grows, so no two registrations share an epoch.
     let broker_epoch = draft.image.version();
     draft.push(Record::Broker(BrokerRecord {
-        broker_id: registration.broker_id.0,
+        broker_id: id.0,
         broker_epoch,
         rack: registration.rack.clone(),
         endpoints: registration.endpoints.clone(),
         directories: registration.directories.clone(),
+        incarnation: registration.incarnation,
+        fenced: true,
+        in_controlled_shutdown: false,
     }));
+    draft.change_partitions(context, &|image, partition, rules| match partition.replicas == [id] {
+        true => next_life(partition, registration.clean_shutdown),
+        false => broker_gone(partition, id, &|other| image.may_lead(other), rules),
+    });
     Ok(broker_epoch)
+}
+
+/// The broker will not come again. Its replicas stay assigned to it until somebody reassigns them.
+pub(super) fn unregister(draft: &mut Draft, broker_id: BrokerId) -> Result<(), UnregisterError> {
+    match draft.image.broker(broker_id) {
+        None => Err(UnregisterError::NotRegistered { broker_id }),
+        Some(broker) if !broker.fenced => Err(UnregisterError::AtWork { broker_id }),
+        Some(_) => {
+            draft.push(Record::BrokerRemoved { broker_id: broker_id.0 });
+            Ok(())
+        }
+    }
 }
 
 pub(super) fn allocate_producer_ids(draft: &mut Draft) -> ProducerIdBlock {

@@ -1,12 +1,13 @@
 //! More partitions for topics that exist; never fewer, since records would be lost.
 
 use forebay_broker_wire::types::BrokerId;
+use serde::{Deserialize, Serialize};
 
 use super::{Draft, PARTITIONS_PER_COMMAND_MAX, assignment_fault};
 use crate::metadata::placement::place;
 
 /// A topic to give more partitions.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewPartitions {
     /// The topic.
     pub topic: String,
@@ -17,7 +18,7 @@ pub struct NewPartitions {
 }
 
 /// Why a topic cannot have more partitions.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum CreatePartitionsError {
     /// No such topic.
     #[error("topic '{topic}' does not exist")]
@@ -100,15 +101,12 @@ fn create(draft: &mut Draft, wanted: &NewPartitions, room: &mut usize) -> Result
     let replicas = match &wanted.assignment {
         Some(assignment) => assigned(draft, assignment, more, factor)?,
         None => {
-            let brokers = draft.brokers();
-            if factor > brokers.len() {
-                return Err(CreatePartitionsError::TooFewBrokers {
-                    topic: topic_name(),
-                    wanted: factor,
-                    brokers: brokers.len(),
-                });
+            let candidates = draft.candidates();
+            let brokers = if candidates.live.is_empty() { 0 } else { candidates.count() };
+            if factor > brokers {
+                return Err(CreatePartitionsError::TooFewBrokers { topic: topic_name(), wanted: factor, brokers });
             }
-            place(&brokers, more, factor, has)
+            place(&candidates, more, factor, has)
         }
     };
     *room -= more;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use forebay_broker_wire::types::{BrokerId, Uuid};
+use serde::{Deserialize, Serialize};
 
 use super::{Context, Draft, PARTITIONS_PER_COMMAND_MAX, assignment_fault};
 use crate::metadata::names::collide;
@@ -10,7 +11,7 @@ use crate::metadata::placement::place;
 use crate::metadata::{ConfigRecord, ConfigResource, Record, Settings, TopicRecord, name_fault};
 
 /// A topic to make; by default with the defaults for everything but the name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewTopic {
     /// Its name.
     pub name: String,
@@ -25,7 +26,7 @@ pub struct NewTopic {
 }
 
 /// A topic that was made, or would be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreatedTopic {
     /// Its id.
     pub id: Uuid,
@@ -40,7 +41,7 @@ pub struct CreatedTopic {
 }
 
 /// Why a topic cannot be made.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum CreateTopicError {
     /// The name cannot be.
     #[error("topic name '{name}' {fault}")]
@@ -48,7 +49,7 @@ pub enum CreateTopicError {
         /// As given.
         name: String,
         /// What is wrong.
-        fault: &'static str,
+        fault: String,
     },
     /// The name is taken.
     #[error("topic '{name}' already exists")]
@@ -92,6 +93,9 @@ pub enum CreateTopicError {
         /// How many there are.
         brokers: usize,
     },
+    /// Nobody could lead.
+    #[error("no broker is at work yet: must wait until one is")]
+    NoBroker,
     /// The counts and the chosen replicas exclude each other.
     #[error("partitions and replication factor must be -1 when replicas are assigned")]
     CountsAndAssignment,
@@ -164,7 +168,7 @@ fn create(
 
 fn check_name(draft: &Draft, name: &str) -> Result<(), CreateTopicError> {
     if let Some(fault) = name_fault(name) {
-        return Err(CreateTopicError::InvalidName { name: name.to_owned(), fault });
+        return Err(CreateTopicError::InvalidName { name: name.to_owned(), fault: fault.to_owned() });
     }
     if draft.image.topic(name).is_some() {
         return Err(CreateTopicError::AlreadyExists { name: name.to_owned() });
@@ -191,15 +195,19 @@ fn replicas(
     if count > room {
         return Err(CreateTopicError::TooManyPartitions { given: PARTITIONS_PER_COMMAND_MAX - room + count });
     }
-    let brokers = draft.brokers();
+    let candidates = draft.candidates();
+    if candidates.live.is_empty() {
+        return Err(CreateTopicError::NoBroker);
+    }
+    let brokers = candidates.count();
     let given = topic.replication_factor.unwrap_or(context.default_replication_factor);
     let factor = usize::try_from(given)
         .ok()
-        .filter(|factor| (1..=brokers.len()).contains(factor))
-        .ok_or(CreateTopicError::InvalidReplicationFactor { given, brokers: brokers.len() })?;
+        .filter(|factor| (1..=brokers).contains(factor))
+        .ok_or(CreateTopicError::InvalidReplicationFactor { given, brokers })?;
     // The version differs from topic to topic, and so does the broker where the turn begins.
     let start = usize::try_from(draft.image.version()).unwrap_or_default();
-    Ok(place(&brokers, count, factor, start))
+    Ok(place(&candidates, count, factor, start))
 }
 
 fn assigned(

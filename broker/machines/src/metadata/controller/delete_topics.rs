@@ -1,12 +1,13 @@
 //! Topics go, by name or by id; their settings and partitions go with them.
 
 use forebay_broker_wire::types::Uuid;
+use serde::{Deserialize, Serialize};
 
 use super::Draft;
 use crate::metadata::Record;
 
 /// A topic, by one of its two names.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TopicReference {
     /// By name.
     Name(String),
@@ -15,7 +16,7 @@ pub enum TopicReference {
 }
 
 /// A topic that is gone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeletedTopic {
     /// Its id.
     pub id: Uuid,
@@ -24,7 +25,7 @@ pub struct DeletedTopic {
 }
 
 /// Why a topic cannot go.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum DeleteTopicError {
     /// No topic of this name.
     #[error("topic '{name}' does not exist")]

@@ -5,7 +5,8 @@
 //! have lost its end. The ISR keeps a member for ever, since only a member has all that was acknowledged. Each change has its partition
 //! epoch, and a proposal counts only on the state it was decided on.
 
-use forebay_broker_wire::types::{BrokerId, LeaderEpoch};
+use forebay_broker_wire::types::{BrokerId, LeaderEpoch, PartitionIndex, Uuid};
+use serde::{Deserialize, Serialize};
 
 use crate::metadata::PartitionImage;
 use crate::replication::{IsrProposal, Mutation};
@@ -20,7 +21,7 @@ pub struct ElectionRules {
 }
 
 /// Why a proposed ISR is not taken.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum AlterPartitionError {
     /// Decided on another state of the partition.
     #[error("partition epoch {given} is stale: the partition is at {current}")]
@@ -48,11 +49,27 @@ pub enum AlterPartitionError {
         /// The proposal's.
         given: Vec<BrokerId>,
     },
-    /// A new member is fenced, or has registered again since.
-    #[error("broker {broker} may not enter the in-sync replicas: it is fenced or has registered again")]
+    /// A new member is fenced, about to stop, or has registered again since.
+    #[error("broker {broker} may not enter the in-sync replicas: it is fenced, stopping, or has registered again")]
     Ineligible {
         /// The new member.
         broker: BrokerId,
+    },
+    /// The proposer is not registered in this epoch: what it knows is of an earlier life.
+    #[error("broker {broker} proposes in broker epoch {given}, which is not its present one")]
+    StaleBroker {
+        /// Who proposes.
+        broker: BrokerId,
+        /// In which epoch.
+        given: i64,
+    },
+    /// No such partition.
+    #[error("partition {partition} of topic id {topic_id} does not exist")]
+    UnknownPartition {
+        /// The topic.
+        topic_id: Uuid,
+        /// The partition.
+        partition: PartitionIndex,
     },
 }
 
@@ -74,6 +91,28 @@ pub fn broker_gone(
     changed(partition, next)
 }
 
+/// A broker is about to stop: it leaves the ISR and leads no more, but where nobody else could lead it does so to the end.
+pub fn broker_leaving(
+    partition: &PartitionImage,
+    leaving: BrokerId,
+    live: &dyn Fn(BrokerId) -> bool,
+) -> Option<PartitionImage> {
+    let successor = partition.in_sync_replicas.iter().any(|id| *id != leaving && live(*id));
+    if partition.leader == Some(leaving) && !successor {
+        return None;
+    }
+    broker_gone(partition, leaving, live, &ElectionRules::default())
+}
+
+/// The only replica registers again. Nobody else could lead meanwhile, so it goes on; in a new epoch if its log may have lost its end.
+pub(super) fn next_life(partition: &PartitionImage, clean: bool) -> Option<PartitionImage> {
+    let mut next = partition.clone();
+    if !clean && next.leader.is_some() {
+        next.leader_epoch.0 += 1;
+    }
+    changed(partition, next)
+}
+
 /// A broker can be relied on (again): it leads what has no leader and waits for it.
 pub fn broker_back(
     partition: &PartitionImage,
@@ -89,7 +128,7 @@ pub fn broker_back(
 }
 
 /// The first live member of the ISR leads, in the replicas' order; without one nobody does, unless the rules allow to lose records.
-fn elect(partition: &mut PartitionImage, live: &dyn Fn(BrokerId) -> bool, rules: &ElectionRules) {
+pub(super) fn elect(partition: &mut PartitionImage, live: &dyn Fn(BrokerId) -> bool, rules: &ElectionRules) {
     let in_sync =
         |id: &BrokerId| partition.in_sync_replicas.contains(id) || rules.mutation == Some(Mutation::ElectOutOfSync);
     let clean = partition.replicas.iter().copied().find(|id| in_sync(id) && live(*id));
@@ -143,7 +182,7 @@ pub fn alter_partition(
     Ok(next)
 }
 
-fn changed(before: &PartitionImage, mut next: PartitionImage) -> Option<PartitionImage> {
+pub(super) fn changed(before: &PartitionImage, mut next: PartitionImage) -> Option<PartitionImage> {
     if *before == next {
         return None;
     }
@@ -153,8 +192,6 @@ fn changed(before: &PartitionImage, mut next: PartitionImage) -> Option<Partitio
 
 #[cfg(test)]
 mod tests {
-    use forebay_broker_wire::types::PartitionIndex;
-
     use super::*;
 
     const RULES: ElectionRules = ElectionRules { unclean: false, mutation: None };
@@ -171,6 +208,7 @@ mod tests {
             leader: (leader > 0).then_some(BrokerId(leader)),
             leader_epoch: LeaderEpoch(7),
             partition_epoch: 20,
+            ..PartitionImage::default()
         }
     }
 
@@ -224,6 +262,23 @@ mod tests {
         let offline = gone(&before, 1, &[1, 2, 3]);
         let again = broker_back(&offline, &|_| true, &RULES).unwrap();
         assert_eq!((again.leader, again.leader_epoch.0), (Some(BrokerId(1)), 9));
+    }
+
+    #[test]
+    fn a_broker_that_stops_in_order_leads_on_only_where_nobody_else_could() {
+        let alone = |in_sync| broker_leaving(&partition(1, in_sync), BrokerId(1), &|id| id != BrokerId(1));
+        assert_eq!(alone(&[1]), None);
+        let next = alone(&[1, 2]).unwrap();
+        assert_eq!((next.leader, next.in_sync_replicas), (Some(BrokerId(2)), ids(&[2])));
+        assert_eq!(broker_leaving(&partition(1, &[1, 2]), BrokerId(1), &|_| false), None, "broker 2 is down");
+    }
+
+    #[test]
+    fn an_only_replica_goes_on_in_its_epoch_if_it_lost_nothing() {
+        assert_eq!(next_life(&partition(1, &[1]), true), None);
+        let next = next_life(&partition(1, &[1]), false).unwrap();
+        assert_eq!((next.leader, next.leader_epoch.0, next.partition_epoch), (Some(BrokerId(1)), 8, 21));
+        assert_eq!(next_life(&partition(0, &[1]), false), None, "it will lead in a new epoch anyway");
     }
 
     #[test]

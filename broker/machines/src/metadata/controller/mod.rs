@@ -2,28 +2,38 @@
 //! arguments, so that a refused command leaves no trace and a test needs no broker.
 
 mod alter_configs;
+mod alter_partition;
 mod brokers;
 mod create_partitions;
 mod create_topics;
 mod delete_topics;
+mod elect_leaders;
+mod fencing;
 mod leadership;
+mod reassignment;
 
-use forebay_broker_wire::types::{BrokerId, Uuid};
+use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
+use serde::{Deserialize, Serialize};
 
-use super::{ConfigResource, MetadataImage, PartitionRecord, Record, Settings};
+use super::placement::Candidates;
+use super::{ConfigResource, MetadataImage, PartitionImage, PartitionRecord, Record, Settings};
 
 pub use alter_configs::{AlterConfigsError, ConfigChange, ConfigOperation};
-pub use brokers::{BrokerRegistration, PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock, RegisterError};
+pub use alter_partition::{AlteredPartition, PartitionProposal};
+pub use brokers::{BrokerRegistration, PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock, RegisterError, UnregisterError};
 pub use create_partitions::{CreatePartitionsError, NewPartitions};
 pub use create_topics::{CreateTopicError, CreatedTopic, NewTopic};
 pub use delete_topics::{DeleteTopicError, DeletedTopic, TopicReference};
-pub use leadership::{AlterPartitionError, ElectionRules, alter_partition, broker_back, broker_gone};
+pub use elect_leaders::{ElectLeadersError, Election, ElectionKind};
+pub use fencing::{BrokerLife, BrokerLifeError};
+pub use leadership::{AlterPartitionError, ElectionRules, alter_partition, broker_back, broker_gone, broker_leaving};
+pub use reassignment::{ReassignError, Reassignment};
 
 /// Partitions that one command may make: more would stop all other commands for too long.
 pub(super) const PARTITIONS_PER_COMMAND_MAX: usize = 10_000;
 
 /// What can be asked of the metadata.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Command {
     /// A broker starts, or comes again with other addresses.
     RegisterBroker(BrokerRegistration),
@@ -55,10 +65,42 @@ pub enum Command {
     },
     /// Set some producer ids aside for a broker to give out.
     AllocateProducerIds,
+    /// A broker can be relied on.
+    UnfenceBroker(BrokerLife),
+    /// A broker can't be relied on.
+    FenceBroker(BrokerLife),
+    /// A broker is about to stop.
+    ControlledShutdown(BrokerLife),
+    /// A leader proposes ISRs.
+    AlterPartition {
+        /// The leader.
+        proposer: BrokerLife,
+        /// Each is decided on its own.
+        partitions: Vec<PartitionProposal>,
+    },
+    /// Choose leaders.
+    ElectLeaders {
+        /// Who may be elected.
+        kind: ElectionKind,
+        /// None stands for all.
+        partitions: Option<Vec<(String, PartitionIndex)>>,
+    },
+    /// Move replicas.
+    AlterPartitionReassignments {
+        /// Each is decided on its own.
+        reassignments: Vec<Reassignment>,
+        /// Whether a partition may get another number of replicas.
+        allow_replication_factor_change: bool,
+    },
+    /// A broker will not come again.
+    UnregisterBroker {
+        /// Which.
+        broker_id: BrokerId,
+    },
 }
 
 /// The answer to a command; lists have the order of the command's.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
     /// To `RegisterBroker`: the broker's epoch.
     Registered(Result<i64, RegisterError>),
@@ -72,6 +114,18 @@ pub enum Reply {
     ConfigsAltered(Vec<Result<(), AlterConfigsError>>),
     /// To `AllocateProducerIds`.
     ProducerIds(ProducerIdBlock),
+    /// To `UnfenceBroker` and `FenceBroker`.
+    Broker(Result<(), BrokerLifeError>),
+    /// To `ControlledShutdown`: partitions that it leads still, since nobody else could.
+    ShuttingDown(Result<usize, BrokerLifeError>),
+    /// To `AlterPartition`.
+    PartitionsAltered(Vec<Result<AlteredPartition, AlterPartitionError>>),
+    /// To `ElectLeaders`.
+    LeadersElected(Vec<Election>),
+    /// To `AlterPartitionReassignments`.
+    Reassigned(Vec<Result<(), ReassignError>>),
+    /// To `UnregisterBroker`.
+    Unregistered(Result<(), UnregisterError>),
 }
 
 /// What a command comes to.
@@ -103,6 +157,8 @@ pub struct Context<'a> {
     pub new_id: &'a mut dyn FnMut() -> Uuid,
     /// What settings may be.
     pub rules: ConfigRules<'a>,
+    /// What counts in elections, by a topic's own settings.
+    pub elections: &'a dyn Fn(&Settings) -> ElectionRules,
     /// Partitions of a topic that does not say how many.
     pub default_partitions: i32,
     /// Replicas of a topic that does not say how many.
@@ -119,7 +175,9 @@ impl std::fmt::Debug for Context<'_> {
 pub fn decide(image: &MetadataImage, command: &Command, context: &mut Context<'_>) -> Outcome {
     let mut draft = Draft { image: image.clone(), records: Vec::new() };
     let reply = match command {
-        Command::RegisterBroker(registration) => Reply::Registered(brokers::register(&mut draft, registration)),
+        Command::RegisterBroker(registration) => {
+            Reply::Registered(brokers::register(&mut draft, registration, context))
+        }
         Command::CreateTopics { topics, .. } => {
             Reply::TopicsCreated(create_topics::decide(&mut draft, topics, context))
         }
@@ -128,9 +186,24 @@ pub fn decide(image: &MetadataImage, command: &Command, context: &mut Context<'_
             Reply::PartitionsCreated(create_partitions::decide(&mut draft, topics))
         }
         Command::AlterConfigs { changes, .. } => {
-            Reply::ConfigsAltered(alter_configs::decide(&mut draft, changes, &context.rules))
+            Reply::ConfigsAltered(alter_configs::decide(&mut draft, changes, context))
         }
         Command::AllocateProducerIds => Reply::ProducerIds(brokers::allocate_producer_ids(&mut draft)),
+        Command::UnfenceBroker(life) => Reply::Broker(fencing::unfence(&mut draft, *life, context)),
+        Command::FenceBroker(life) => Reply::Broker(fencing::fence(&mut draft, *life, context)),
+        Command::ControlledShutdown(life) => {
+            Reply::ShuttingDown(fencing::controlled_shutdown(&mut draft, *life, context))
+        }
+        Command::AlterPartition { proposer, partitions } => {
+            Reply::PartitionsAltered(alter_partition::decide(&mut draft, *proposer, partitions, context))
+        }
+        Command::ElectLeaders { kind, partitions } => {
+            Reply::LeadersElected(elect_leaders::decide(&mut draft, *kind, partitions.as_deref()))
+        }
+        Command::AlterPartitionReassignments { reassignments, allow_replication_factor_change } => Reply::Reassigned(
+            reassignment::decide(&mut draft, reassignments, *allow_replication_factor_change, context),
+        ),
+        Command::UnregisterBroker { broker_id } => Reply::Unregistered(brokers::unregister(&mut draft, *broker_id)),
     };
     let validate_only = match command {
         Command::CreateTopics { validate_only, .. }
@@ -154,26 +227,46 @@ impl Draft {
         self.records.push(record);
     }
 
-    /// A new partition: all replicas in sync, the preferred one leads.
+    /// A new partition: the replicas that are at work are in sync, and the first of them leads.
     fn push_new_partition(&mut self, topic_id: Uuid, partition: usize, replicas: &[BrokerId]) {
-        let replicas: Vec<i32> = replicas.iter().map(|id| id.0).collect();
+        let live: Vec<i32> = replicas.iter().filter(|id| self.image.may_lead(**id)).map(|id| id.0).collect();
         self.push(Record::Partition(PartitionRecord {
             topic_id,
             partition: i32::try_from(partition).unwrap_or(i32::MAX),
-            leader: replicas.first().copied().unwrap_or(-1),
-            in_sync_replicas: replicas.clone(),
-            replicas,
-            leader_epoch: 0,
-            partition_epoch: 0,
+            leader: live.first().copied().unwrap_or(-1),
+            in_sync_replicas: live,
+            replicas: replicas.iter().map(|id| id.0).collect(),
+            ..PartitionRecord::default()
         }));
     }
 
-    fn brokers(&self) -> Vec<(BrokerId, Option<&str>)> {
-        self.image.brokers().map(|broker| (broker.id, broker.rack.as_deref())).collect()
+    /// Changes each partition that `change` wants changed; it sees the image as it is before the first of them.
+    fn change_partitions(
+        &mut self,
+        context: &Context<'_>,
+        change: &dyn Fn(&MetadataImage, &PartitionImage, &ElectionRules) -> Option<PartitionImage>,
+    ) {
+        let image = self.image.clone();
+        for topic in image.topics() {
+            let rules = (context.elections)(&topic.config);
+            for partition in &topic.partitions {
+                if let Some(next) = change(&image, partition, &rules) {
+                    self.push(Record::Partition(next.to_record(topic.id)));
+                }
+            }
+        }
+    }
+
+    fn candidates(&self) -> Candidates<'_> {
+        let of = |live: bool| {
+            let brokers = self.image.brokers().filter(move |broker| broker.may_lead() == live);
+            brokers.map(|broker| (broker.id, broker.rack.as_deref())).collect()
+        };
+        Candidates { live: of(true), others: of(false) }
     }
 }
 
-/// Whether the replicas that somebody chose can be: the fault in words, or the number of replicas of each partition.
+/// Whether the replicas that somebody chose can be: the fault in words.
 fn assignment_fault(
     image: &MetadataImage,
     assignment: &[Vec<BrokerId>],
@@ -181,22 +274,35 @@ fn assignment_fault(
 ) -> Option<String> {
     let wanted = replication_factor.or_else(|| assignment.first().map(Vec::len)).unwrap_or_default();
     for (index, replicas) in assignment.iter().enumerate() {
-        let list: Vec<i32> = replicas.iter().map(|id| id.0).collect();
-        if replicas.is_empty() {
-            return Some(format!("assignment {index} has no replicas: must name at least one broker"));
+        if let Some(fault) = replicas_fault(image, replicas) {
+            return Some(format!("assignment {index} {fault}"));
         }
+        let list = || replicas.iter().map(|id| id.0).collect::<Vec<_>>();
         if replicas.len() != wanted {
             return Some(format!(
-                "assignment {index} has replicas {list:?}: must have {wanted}, as the other partitions have"
+                "assignment {index} has replicas {:?}: must have {wanted}, as the other partitions have",
+                list()
             ));
         }
-        for (place, id) in replicas.iter().enumerate() {
-            if replicas[..place].contains(id) {
-                return Some(format!("assignment {index} has replicas {list:?}: must not name broker {} twice", id.0));
-            }
-            if image.broker(*id).is_none() {
-                return Some(format!("assignment {index} names broker {}, which is not registered", id.0));
-            }
+        if !replicas.iter().any(|id| image.may_lead(*id)) {
+            return Some(format!("assignment {index} has replicas {:?}: must name a broker that is at work", list()));
+        }
+    }
+    None
+}
+
+/// What is wrong with one partition's replicas, as the end of the sentence "the assignment …"; none if nothing is.
+fn replicas_fault(image: &MetadataImage, replicas: &[BrokerId]) -> Option<String> {
+    if replicas.is_empty() {
+        return Some("has no replicas: must name at least one broker".to_owned());
+    }
+    for (place, id) in replicas.iter().enumerate() {
+        if replicas[..place].contains(id) {
+            let list: Vec<i32> = replicas.iter().map(|id| id.0).collect();
+            return Some(format!("has replicas {list:?}: must not name broker {} twice", id.0));
+        }
+        if image.broker(*id).is_none() {
+            return Some(format!("names broker {}, which is not registered", id.0));
         }
     }
     None

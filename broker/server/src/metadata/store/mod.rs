@@ -147,6 +147,7 @@ impl MetadataStore {
         let mut context = Context {
             new_id: &mut new_id,
             rules: ConfigRules { check: &check, list: &list },
+            elections: &|own| rules::elections(config, image, own),
             default_partitions: broker_number(config, image, "num.partitions").unwrap_or(config.num_partitions),
             default_replication_factor: broker_number(config, image, "default.replication.factor")
                 .unwrap_or(config.default_replication_factor),

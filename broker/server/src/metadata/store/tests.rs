@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use forebay_broker_machines::metadata::{BrokerRegistration, ConfigChange, ConfigOperation, NewTopic, TopicReference};
+use forebay_broker_machines::metadata::{
+    BrokerLife, BrokerRegistration, ConfigChange, ConfigOperation, NewTopic, TopicReference,
+};
 use forebay_broker_storage::disk::{Faults, Operation, Verdict};
 use forebay_broker_storage::{Disk, Identity};
 use forebay_broker_wire::types::BrokerId;
@@ -28,14 +30,13 @@ fn open(path: &Path) -> MetadataStore {
 
 fn open_in(dir: &Arc<LogDir>) -> MetadataStore {
     let store = MetadataStore::open(dir, config()).unwrap();
-    let registration = BrokerRegistration {
-        broker_id: BrokerId(0),
-        cluster_id: CLUSTER.to_owned(),
-        rack: None,
-        endpoints: Vec::new(),
-        directories: Vec::new(),
+    let registration =
+        BrokerRegistration { broker_id: BrokerId(0), cluster_id: CLUSTER.to_owned(), ..BrokerRegistration::default() };
+    let Reply::Registered(Ok(broker_epoch)) = store.submit(Command::RegisterBroker(registration)).unwrap() else {
+        panic!("not registered")
     };
-    store.submit(Command::RegisterBroker(registration)).unwrap();
+    let life = BrokerLife { broker_id: BrokerId(0), broker_epoch };
+    store.submit(Command::UnfenceBroker(life)).unwrap();
     store
 }
 
