@@ -31,6 +31,7 @@ use crate::metrics::Metrics;
 use crate::net::budget::ByteBudget;
 use crate::net::listener::{Admission, Limits};
 use crate::partitions::{HostedDir, PartitionTable, Progress};
+use crate::replication::Replication;
 use crate::status::cgroup;
 
 /// Threads that read cold ranges: enough to keep a disk's queue from running empty, few enough not to starve appends.
@@ -51,6 +52,7 @@ pub struct Broker {
     pub(crate) warmer: Warmer,
     pub(crate) producer_ids: ProducerIds,
     pub(crate) groups: GroupCoordinator,
+    pub(crate) replication: Replication,
     pub(crate) shutdown: CancellationToken,
     pub(crate) alarm: PanicAlarm,
     pub(crate) started_at_ms: i64,
@@ -95,12 +97,19 @@ impl Broker {
             metrics,
             lifecycle: Lifecycle::default(),
             metadata,
-            partitions: PartitionTable::new(BrokerId(config.broker_id), dirs, located, shutdown.clone()),
+            partitions: PartitionTable::new(
+                BrokerId(config.broker_id),
+                dirs,
+                located,
+                claimed.failed.is_empty(),
+                shutdown.clone(),
+            ),
             appender: Appender::start(threads.io, config.network.queued_max_requests, &alarm)
                 .context("cannot start the disk threads")?,
             warmer: Warmer::start(COLD_READ_THREADS, &alarm).context("cannot start the cold-read threads")?,
             producer_ids: ProducerIds::default(),
             groups: GroupCoordinator::new(&config),
+            replication: Replication::new(),
             shutdown,
             alarm,
             started_at_ms: now_ms(),
@@ -115,6 +124,11 @@ impl Broker {
 
     pub(crate) fn id(&self) -> BrokerId {
         BrokerId(self.config.broker_id)
+    }
+
+    /// Of this life's registration.
+    pub(crate) fn broker_epoch(&self) -> i64 {
+        self.life.broker_epoch
     }
 
     pub(crate) fn cluster_id(&self) -> &str {
@@ -141,6 +155,7 @@ impl Broker {
         let submitted = tokio::task::spawn_blocking(move || {
             let reply = broker.metadata.submit(command)?;
             broker.follow(&|_progress| {});
+            broker.replication.follow(&broker, &broker.runtime);
             broker.groups.follow(&broker);
             Ok(reply)
         });
@@ -155,8 +170,28 @@ impl Broker {
         }
     }
 
+    /// Tries again to open what could not be opened.
+    pub(crate) async fn follow_again(self: &Arc<Self>) {
+        let broker = Arc::clone(self);
+        let followed = tokio::task::spawn_blocking(move || {
+            broker.follow(&|_progress| {});
+            broker.replication.follow(&broker, &broker.runtime);
+            broker.groups.follow(&broker);
+        });
+        if followed.await.is_err() {
+            tracing::error!("following the metadata ended by a panic");
+        }
+    }
+
+    /// Begins to copy what other brokers lead.
+    pub(crate) fn start_replication(self: &Arc<Self>) {
+        self.replication.start(self, &self.runtime);
+        self.replication.follow(self, &self.runtime);
+    }
+
     fn follow(&self, progress: &(dyn Fn(Progress) + Sync)) {
-        self.partitions.follow(&self.metadata.image(), &self.config, &self.metrics, progress);
+        let broker_epoch = self.broker_epoch();
+        self.partitions.follow(&self.metadata.image(), &self.config, &self.metrics, broker_epoch, progress);
     }
 
     /// Share of the network threads' time spent working since the reading before.

@@ -51,6 +51,7 @@ pub async fn run(
     let http_stop = CancellationToken::new();
     let http = tokio::spawn(http::serve(Arc::clone(&broker), http_listener, http_stop.clone()));
     on_blocking_thread(&broker, Broker::recover).await?;
+    broker.start_replication();
     broker.groups.follow(&broker);
     broker.unfence().await?;
 
@@ -70,6 +71,7 @@ pub async fn run(
     broker.lifecycle.enter(BrokerState::Stopping);
     // Joins that wait for other members would hold up the connections' last answers.
     broker.groups.stop().await;
+    broker.replication.stop().await;
     let last_answers = async { while tasks.join_next().await.is_some() {} };
     if tokio::time::timeout(LAST_ANSWERS_WAIT, last_answers).await.is_err() {
         tracing::warn!("stopping although some clients have not taken their last answers");
