@@ -1,11 +1,13 @@
 //! The composition root: everything a broker consists of, and the order in which it starts and stops.
 //!
-//! Start: log directories are claimed, the metadata log is replayed, this broker is registered (its addresses may have
-//! changed), disk threads start, partitions are opened and recovered, groups are loaded, clients are let in.
+//! Start: log directories are claimed, this broker takes part in the metadata quorum and disk threads start (`open`); when there is a
+//! leader it is registered, since its addresses may have changed; partitions are opened and recovered, groups are loaded, clients are let
+//! in, and from then on everything follows the metadata (`follow.rs`).
 //! Stop is the reverse: no new requests, answers written, groups, disk threads, logs closed, directories marked clean.
 //! Nothing is started outside this file, so nothing can be forgotten here.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -15,6 +17,7 @@ use forebay_broker_machines::metadata::{
 };
 use forebay_broker_storage::{LogDir, read_topic_id};
 use forebay_broker_wire::types::BrokerId;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::coordinators::GroupCoordinator;
@@ -31,11 +34,20 @@ use crate::metrics::Metrics;
 use crate::net::budget::ByteBudget;
 use crate::net::listener::{Admission, Limits};
 use crate::partitions::{HostedDir, PartitionTable, Progress};
-use crate::replication::Replication;
+use crate::quorum::{Address, AskError, Caller, Controller, ControllerReply, ControllerRequest, OpenQuorum};
 use crate::status::cgroup;
 
 /// Threads that read cold ranges: enough to keep a disk's queue from running empty, few enough not to starve appends.
 const COLD_READ_THREADS: usize = 2;
+
+/// Where this broker is reached.
+#[derive(Debug, Clone)]
+pub(crate) struct Reached {
+    /// By listener, the controller's included.
+    pub(crate) endpoints: Vec<Endpoint>,
+    /// By other brokers of the quorum.
+    pub(crate) controller: Address,
+}
 
 /// One running broker. Handlers and tasks share it; it never changes shape.
 pub struct Broker {
@@ -52,14 +64,17 @@ pub struct Broker {
     pub(crate) warmer: Warmer,
     pub(crate) producer_ids: ProducerIds,
     pub(crate) groups: GroupCoordinator,
-    pub(crate) replication: Replication,
     pub(crate) shutdown: CancellationToken,
     pub(crate) alarm: PanicAlarm,
     pub(crate) started_at_ms: i64,
     /// Of `log.dirs`, those that this life of the broker does without.
     pub(crate) failed_dirs: Vec<FailedDir>,
     cluster_id: Arc<str>,
-    life: BrokerLife,
+    reached: Reached,
+    /// Of this broker's registration; -1 before.
+    broker_epoch: AtomicI64,
+    /// The version of the image that everything here follows.
+    followed: watch::Sender<i64>,
     network_busy: BusyTime,
     runtime: tokio::runtime::Handle,
 }
@@ -71,20 +86,26 @@ impl std::fmt::Debug for Broker {
 }
 
 impl Broker {
-    /// Claims the directories, replays the metadata and starts the disk threads; no partition is open yet. Blocks.
+    /// Claims the directories, begins to take part in the metadata quorum and starts the disk threads; no partition is open yet, and no
+    /// leader is waited for. Blocks.
     pub(crate) fn open(
         config: Arc<BrokerConfig>,
-        endpoints: Vec<Endpoint>,
+        reached: Reached,
         shutdown: CancellationToken,
         runtime: tokio::runtime::Handle,
     ) -> anyhow::Result<Self> {
         let metrics = Metrics::new().context("cannot set up the metrics")?;
         let claimed = log_dirs::claim(&config)?;
-        let metadata =
-            MetadataStore::open(claimed.home()?, Arc::clone(&config)).context("cannot open the metadata log")?;
-        remove_leftovers(&metadata, &claimed.dirs)?;
-        claimed.tell_missing(&metadata.image(), BrokerId(config.broker_id));
-        let life = register(&config, &metadata, &claimed.cluster_id, endpoints, &claimed.dirs)?;
+        let quorum = OpenQuorum {
+            log_dir: Arc::clone(claimed.home()?),
+            cluster_id: claimed.cluster_id.clone(),
+            broker_id: BrokerId(config.broker_id),
+            settings: config.quorum.clone(),
+            address: reached.controller.clone(),
+        };
+        let metadata = runtime
+            .block_on(MetadataStore::open(quorum, Arc::clone(&config)))
+            .context("cannot open the metadata log")?;
         let located = claimed.locate_logs()?;
         let alarm = PanicAlarm::new(shutdown.clone());
         let dirs = host_dirs(claimed.dirs, &metrics, &alarm)?;
@@ -97,25 +118,20 @@ impl Broker {
             metrics,
             lifecycle: Lifecycle::default(),
             metadata,
-            partitions: PartitionTable::new(
-                BrokerId(config.broker_id),
-                dirs,
-                located,
-                claimed.failed.is_empty(),
-                shutdown.clone(),
-            ),
+            partitions: PartitionTable::new(BrokerId(config.broker_id), dirs, located, shutdown.clone()),
             appender: Appender::start(threads.io, config.network.queued_max_requests, &alarm)
                 .context("cannot start the disk threads")?,
             warmer: Warmer::start(COLD_READ_THREADS, &alarm).context("cannot start the cold-read threads")?,
             producer_ids: ProducerIds::default(),
             groups: GroupCoordinator::new(&config),
-            replication: Replication::new(),
             shutdown,
             alarm,
             started_at_ms: now_ms(),
             cluster_id: claimed.cluster_id.into(),
             failed_dirs: claimed.failed,
-            life,
+            reached,
+            broker_epoch: AtomicI64::new(-1),
+            followed: watch::Sender::new(0),
             network_busy: BusyTime::new(threads.network),
             runtime,
             config,
@@ -126,19 +142,59 @@ impl Broker {
         BrokerId(self.config.broker_id)
     }
 
-    /// Of this life's registration.
-    pub(crate) fn broker_epoch(&self) -> i64 {
-        self.life.broker_epoch
-    }
-
     pub(crate) fn cluster_id(&self) -> &str {
         &self.cluster_id
     }
 
+    /// This broker's life, as the controller knows it.
+    pub(crate) fn life(&self) -> BrokerLife {
+        BrokerLife { broker_id: self.id(), broker_epoch: self.broker_epoch() }
+    }
+
+    /// The epoch of this broker's registration; -1 before.
+    pub(crate) fn broker_epoch(&self) -> i64 {
+        self.broker_epoch.load(Ordering::Acquire)
+    }
+
+    /// Registers this life of the broker, as soon as there is a leader to do it.
+    pub(crate) async fn register(&self) -> anyhow::Result<()> {
+        let dirs = || self.partitions.dirs.iter().map(|dir| &dir.log_dir);
+        let registration = BrokerRegistration {
+            broker_id: self.id(),
+            cluster_id: self.cluster_id.to_string(),
+            rack: self.config.rack.clone(),
+            endpoints: self.reached.endpoints.clone(),
+            directories: dirs().map(|dir| dir.identity().directory_id).collect(),
+            incarnation: random_id(),
+            clean_shutdown: dirs().all(|dir| dir.was_clean()),
+        };
+        let reply = loop {
+            match self.metadata.submit(Command::RegisterBroker(registration.clone())).await {
+                Ok((reply, _)) => break reply,
+                Err(error @ SubmitError::NotDurable { .. }) => return Err(error.into()),
+                Err(error) => tracing::warn!(%error, "this broker is not registered yet"),
+            }
+        };
+        match reply {
+            Reply::Registered(Ok(broker_epoch)) => {
+                tracing::info!(broker = self.id().0, cluster = self.cluster_id(), epoch = broker_epoch, "registered");
+                self.broker_epoch.store(broker_epoch, Ordering::Release);
+                Ok(())
+            }
+            Reply::Registered(Err(error)) => Err(error).context("this broker could not be registered"),
+            other => anyhow::bail!("registering this broker was answered by {other:?}"),
+        }
+    }
+
     /// Opens the partitions of the metadata image, recovering those that need it. Blocks.
-    pub(crate) fn recover(&self) {
+    pub(crate) fn recover(&self) -> anyhow::Result<()> {
         let began = Instant::now();
-        self.follow(&|progress| match progress {
+        let image = self.metadata.image();
+        self.remove_leftovers()?;
+        for dir in &self.partitions.dirs {
+            log_dirs::tell_missing(&dir.log_dir, &image, self.id());
+        }
+        self.partitions.follow(&image, &self.config, &self.metrics, &|progress| match progress {
             Progress::ToOpen(logs) => self.lifecycle.recovering(u64::try_from(logs).unwrap_or(u64::MAX)),
             Progress::Opened => self.lifecycle.partition_recovered(),
         });
@@ -147,51 +203,66 @@ impl Broker {
             seconds = began.elapsed().as_secs_f64(),
             "partitions are open"
         );
+        Ok(())
     }
 
-    /// Changes the metadata, and returns when the change is durable and the partitions follow it: the client may be answered.
+    /// Logs of topics whose deletion is on record, but which a crash has kept. A log that is not in the metadata for any other reason
+    /// stays where it is: nothing says that it may go.
+    fn remove_leftovers(&self) -> anyhow::Result<()> {
+        let removed_topics = self.metadata.removed_topics();
+        for dir in &self.partitions.dirs {
+            let log_dir = &dir.log_dir;
+            for log in log_dir.logs()?.into_iter().filter(|log| log.topic != CLUSTER_METADATA_TOPIC) {
+                let topic_id = read_topic_id(log_dir.disk(), &log_dir.path().join(log.to_string())).ok().flatten();
+                if topic_id.is_some_and(|id| removed_topics.contains(&id)) {
+                    tracing::info!(%log, "the log of a topic that was deleted before the last stop is removed");
+                    log_dir.delete_log(&log, now_ms(), now_ms())?;
+                    self.partitions.forget(&log);
+                }
+            }
+            log_dir.commit_deletions()?;
+        }
+        Ok(())
+    }
+
+    /// Changes the metadata, and returns when the change is durable and everything here follows it: the client may be answered.
     pub(crate) async fn submit(self: &Arc<Self>, command: Command) -> Result<Reply, SubmitError> {
-        let broker = Arc::clone(self);
-        let submitted = tokio::task::spawn_blocking(move || {
-            let reply = broker.metadata.submit(command)?;
-            broker.follow(&|_progress| {});
-            broker.replication.follow(&broker, &broker.runtime);
-            broker.groups.follow(&broker);
-            Ok(reply)
-        });
-        submitted.await.unwrap_or(Err(SubmitError::Busy))
+        let (reply, version) = self.metadata.submit(command).await?;
+        let mut followed = self.followed.subscribe();
+        tokio::select! {
+            _ = followed.wait_for(|followed| *followed >= version) => Ok(reply),
+            () = self.shutdown.cancelled() => Ok(reply),
+        }
+    }
+
+    /// Asks the controller, which may be here.
+    #[expect(dead_code, reason = "the broker's heartbeats use it")]
+    pub(crate) async fn ask_controller(
+        &self,
+        request: ControllerRequest,
+        time_max: Duration,
+    ) -> Result<ControllerReply, AskError> {
+        if self.metadata.leadership().borrow().here {
+            let caller = Caller { voter: self.metadata.quorum().voter(), connection: u64::MAX };
+            return Ok(self.answer(caller, request).await);
+        }
+        self.metadata.ask_controller(&request, time_max).await
     }
 
     /// Lets itself be relied on, now that its partitions are open.
     pub(crate) async fn unfence(self: &Arc<Self>) -> anyhow::Result<()> {
-        match self.submit(Command::UnfenceBroker(self.life)).await? {
+        match self.submit(Command::UnfenceBroker(self.life())).await? {
             Reply::Broker(result) => Ok(result?),
             other => anyhow::bail!("unfencing this broker was answered by {other:?}"),
         }
     }
 
-    /// Tries again to open what could not be opened.
-    pub(crate) async fn follow_again(self: &Arc<Self>) {
-        let broker = Arc::clone(self);
-        let followed = tokio::task::spawn_blocking(move || {
-            broker.follow(&|_progress| {});
-            broker.replication.follow(&broker, &broker.runtime);
-            broker.groups.follow(&broker);
-        });
-        if followed.await.is_err() {
-            tracing::error!("following the metadata ended by a panic");
-        }
-    }
-
-    /// Begins to copy what other brokers lead.
-    pub(crate) fn start_replication(self: &Arc<Self>) {
-        self.replication.start(self, &self.runtime);
-        self.replication.follow(self, &self.runtime);
-    }
-
-    fn follow(&self, progress: &(dyn Fn(Progress) + Sync)) {
-        let broker_epoch = self.broker_epoch();
-        self.partitions.follow(&self.metadata.image(), &self.config, &self.metrics, broker_epoch, progress);
+    /// Makes everything here follow the newest image. Blocks.
+    pub(crate) fn follow(self: &Arc<Self>) {
+        let image = self.metadata.image();
+        self.partitions.follow(&image, &self.config, &self.metrics, &|_progress| {});
+        self.groups.follow(self);
+        self.followed.send_replace(image.version());
     }
 
     /// Share of the network threads' time spent working since the reading before.
@@ -212,54 +283,19 @@ impl Broker {
             // What a panic left half done is for the next start to check: nothing is marked clean.
             return;
         }
-        if let Err(error) = self.metadata.close() {
-            tracing::error!(%error, "the metadata log could not be closed");
-        }
         self.partitions.close(self.config.threads.recovery_per_data_dir);
         tracing::info!("stopped");
     }
 }
 
-fn register(
-    config: &BrokerConfig,
-    metadata: &MetadataStore,
-    cluster_id: &str,
-    endpoints: Vec<Endpoint>,
-    log_dirs: &[Arc<LogDir>],
-) -> anyhow::Result<BrokerLife> {
-    let registration = BrokerRegistration {
-        broker_id: BrokerId(config.broker_id),
-        cluster_id: cluster_id.to_owned(),
-        rack: config.rack.clone(),
-        endpoints,
-        directories: log_dirs.iter().map(|dir| dir.identity().directory_id).collect(),
-        incarnation: random_id(),
-        clean_shutdown: log_dirs.iter().all(|dir| dir.was_clean()),
-    };
-    match metadata.submit(Command::RegisterBroker(registration))? {
-        Reply::Registered(Ok(broker_epoch)) => {
-            tracing::info!(broker = config.broker_id, cluster = cluster_id, epoch = broker_epoch, "registered");
-            Ok(BrokerLife { broker_id: BrokerId(config.broker_id), broker_epoch })
+impl Controller for Broker {
+    async fn answer(&self, _caller: Caller, request: ControllerRequest) -> ControllerReply {
+        match request {
+            ControllerRequest::Submit { command } => self.metadata.answer_submit(command).await,
         }
-        Reply::Registered(Err(error)) => Err(error).context("this broker could not be registered"),
-        other => anyhow::bail!("registering this broker was answered by {other:?}"),
     }
-}
 
-/// Logs of topics whose deletion is on record, but which a crash has kept. A log that is not in the metadata for any other reason
-/// stays where it is: nothing says that it may go.
-fn remove_leftovers(metadata: &MetadataStore, log_dirs: &[Arc<LogDir>]) -> anyhow::Result<()> {
-    for log_dir in log_dirs {
-        for log in log_dir.logs()?.into_iter().filter(|log| log.topic != CLUSTER_METADATA_TOPIC) {
-            let topic_id = read_topic_id(log_dir.disk(), &log_dir.path().join(log.to_string())).ok().flatten();
-            if topic_id.is_some_and(|id| metadata.removed_topics().contains(&id)) {
-                tracing::info!(%log, "the log of a topic that was deleted before the last stop is removed");
-                log_dir.delete_log(&log, now_ms(), now_ms())?;
-            }
-        }
-        log_dir.commit_deletions()?;
-    }
-    Ok(())
+    fn closed(&self, _caller: Caller) {}
 }
 
 fn host_dirs(log_dirs: Vec<Arc<LogDir>>, metrics: &Metrics, alarm: &PanicAlarm) -> anyhow::Result<Vec<Arc<HostedDir>>> {

@@ -1,7 +1,7 @@
 //! The shell of the broker: sockets, handlers, disk threads, tasks, metrics. Decisions live in the crates below it.
 //!
 //! Read in the order of a request: `net` cuts frames and keeps order, `handlers` (one file per API) answer, `partitions`
-//! knows what is open, `replication` copies what other brokers lead, `io` has the threads that touch disks; `broker.rs` says what there is and in which order it starts
+//! knows what is open, `io` has the threads that touch disks; `broker.rs` says what there is and in which order it starts
 //! and stops.
 
 pub mod program;
@@ -9,6 +9,7 @@ mod run;
 
 pub mod broker;
 mod coordinators;
+mod follow;
 mod handlers;
 mod io;
 mod lifecycle;
@@ -17,7 +18,7 @@ mod metadata;
 pub mod metrics;
 mod net;
 mod partitions;
-mod replication;
+mod quorum;
 mod status;
 
 pub use run::{Started, run};

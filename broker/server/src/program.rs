@@ -82,7 +82,7 @@ fn stop_on_signal(shutdown: &CancellationToken) -> anyhow::Result<()> {
 
 /// `RUST_LOG` chooses what is logged, as everywhere in Rust; JSON lines when `FOREBAY_LOG=json`.
 fn log_to_stderr() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_unset| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_unset| EnvFilter::new("info,openraft=error"));
     let terminal = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(terminal);
     let set = match std::env::var("FOREBAY_LOG") {

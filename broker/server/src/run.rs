@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay_broker_config::BrokerConfig;
 use forebay_broker_config::status::BrokerState;
+use forebay_broker_config::{BrokerConfig, Listener};
 use forebay_broker_machines::metadata::Endpoint;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, Reached};
+use crate::follow;
 use crate::io::maintenance;
 use crate::metrics::http;
 use crate::net::listener::{self, BoundListener};
+use crate::quorum::{self, Address};
 
 /// What a connection that does not take its answers may hold up the stop.
 const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(5);
@@ -41,44 +43,26 @@ pub async fn run(
     started: impl FnOnce(Started),
 ) -> anyhow::Result<()> {
     let config = Arc::new(config);
-    // Addresses are taken first, so that one that is in use fails before anything is touched; nobody is let in yet.
+    // Addresses are taken first, so that one that is in use fails before anything is touched; no client is let in yet.
     let listeners = listener::bind_all(&config).await?;
+    let controller_listener = listener::bind_controller(&config).await?;
     let http_listener = TcpListener::bind(&config.http_listener)
         .await
         .with_context(|| format!("cannot listen on forebay.http.listener={}", config.http_listener))?;
     let http_address = http_listener.local_addr()?;
-    let broker = open(&config, &listeners, shutdown.clone()).await?;
-    let http_stop = CancellationToken::new();
-    let http = tokio::spawn(http::serve(Arc::clone(&broker), http_listener, http_stop.clone()));
-    on_blocking_thread(&broker, Broker::recover).await?;
-    broker.start_replication();
-    broker.groups.follow(&broker);
-    broker.unfence().await?;
-
-    let kafka_address = listeners.first().context("listeners is empty: name at least one")?.address;
-    let mut tasks = JoinSet::new();
-    for bound in listeners {
-        let (listener, name) = bound.listen(broker.limits.backlog)?;
-        tasks.spawn(listener::serve(Arc::clone(&broker), listener, name));
+    let reached = reached(&config, &listeners, controller_listener.as_ref());
+    let broker = open(&config, reached, shutdown.clone()).await?;
+    let last_stop = CancellationToken::new();
+    let http = tokio::spawn(http::serve(Arc::clone(&broker), http_listener, last_stop.clone()));
+    if let Some(bound) = controller_listener {
+        let (listener, _name) = bound.listen(broker.limits.backlog)?;
+        let quorum = Arc::clone(broker.metadata.quorum());
+        tokio::spawn(quorum::serve(quorum, Arc::clone(&broker), listener, last_stop.clone()));
     }
-    tasks.spawn(maintenance::run(Arc::clone(&broker)));
-    tasks.spawn(maintenance::compact(Arc::clone(&broker)));
-    broker.lifecycle.enter(BrokerState::Running);
-    tracing::info!(%kafka_address, %http_address, "serving");
-    started(Started { kafka_address, http_address });
-
-    shutdown.cancelled().await;
-    broker.lifecycle.enter(BrokerState::Stopping);
-    // Joins that wait for other members would hold up the connections' last answers.
-    broker.groups.stop().await;
-    broker.replication.stop().await;
-    let last_answers = async { while tasks.join_next().await.is_some() {} };
-    if tokio::time::timeout(LAST_ANSWERS_WAIT, last_answers).await.is_err() {
-        tracing::warn!("stopping although some clients have not taken their last answers");
-        tasks.abort_all();
-    }
-    on_blocking_thread(&broker, Broker::close).await?;
-    http_stop.cancel();
+    let served = serve(&broker, listeners, http_address, started).await;
+    let closed = close(&broker).await;
+    last_stop.cancel();
+    served.and(closed)?;
     anyhow::ensure!(!broker.alarm.has_rung(), "a thread panicked: see the log");
     // A scraper that keeps its connection open is not waited for.
     match tokio::time::timeout(LAST_SCRAPE_WAIT, http).await {
@@ -87,30 +71,86 @@ pub async fn run(
     }
 }
 
+/// From the registration to the last client's last answer.
+async fn serve(
+    broker: &Arc<Broker>,
+    listeners: Vec<BoundListener>,
+    http_address: SocketAddr,
+    started: impl FnOnce(Started),
+) -> anyhow::Result<()> {
+    tokio::select! {
+        registered = broker.register() => registered?,
+        () = broker.shutdown.cancelled() => return Ok(()),
+    }
+    on_blocking_thread(broker, |broker| broker.recover()).await??;
+    on_blocking_thread(broker, |broker| broker.follow()).await?;
+    let follow_stop = CancellationToken::new();
+    let follow = tokio::spawn(follow::run(Arc::clone(broker), follow_stop.clone()));
+    broker.unfence().await?;
+    let kafka_address = listeners.first().context("listeners is empty: name at least one")?.address;
+    let mut tasks = JoinSet::new();
+    for bound in listeners {
+        let (listener, name) = bound.listen(broker.limits.backlog)?;
+        tasks.spawn(listener::serve(Arc::clone(broker), listener, name));
+    }
+    tasks.spawn(maintenance::run(Arc::clone(broker)));
+    tasks.spawn(maintenance::compact(Arc::clone(broker)));
+    broker.lifecycle.enter(BrokerState::Running);
+    tracing::info!(%kafka_address, %http_address, "serving");
+    started(Started { kafka_address, http_address });
+
+    broker.shutdown.cancelled().await;
+    broker.lifecycle.enter(BrokerState::Stopping);
+    // Joins that wait for other members would hold up the connections' last answers.
+    broker.groups.stop().await;
+    let last_answers = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(LAST_ANSWERS_WAIT, last_answers).await.is_err() {
+        tracing::warn!("stopping although some clients have not taken their last answers");
+        tasks.abort_all();
+    }
+    follow_stop.cancel();
+    follow.await.context("following the metadata ended by a panic")
+}
+
+/// Leaves the quorum and closes all logs, however far the start came.
+async fn close(broker: &Arc<Broker>) -> anyhow::Result<()> {
+    broker.lifecycle.enter(BrokerState::Stopping);
+    if let Err(error) = broker.metadata.close().await {
+        tracing::error!(%error, "the metadata log could not be closed");
+    }
+    on_blocking_thread(broker, |broker| broker.close()).await
+}
+
 async fn open(
     config: &Arc<BrokerConfig>,
-    listeners: &[BoundListener],
+    reached: Reached,
     shutdown: CancellationToken,
 ) -> anyhow::Result<Arc<Broker>> {
     let config = Arc::clone(config);
-    let endpoints = advertised(&config, listeners);
     let runtime = tokio::runtime::Handle::current();
-    let opened = tokio::task::spawn_blocking(move || Broker::open(config, endpoints, shutdown, runtime));
+    let opened = tokio::task::spawn_blocking(move || Broker::open(config, reached, shutdown, runtime));
     opened.await.context("starting ended by a panic")?.map(Arc::new)
 }
 
-async fn on_blocking_thread(broker: &Arc<Broker>, work: fn(&Broker)) -> anyhow::Result<()> {
+async fn on_blocking_thread<T: Send + 'static>(
+    broker: &Arc<Broker>,
+    work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static,
+) -> anyhow::Result<T> {
     let broker = Arc::clone(broker);
     tokio::task::spawn_blocking(move || work(&broker)).await.context("ended by a panic")
 }
 
-/// The addresses that clients are told; port 0 stands for the one that was bound.
-fn advertised(config: &BrokerConfig, listeners: &[BoundListener]) -> Vec<Endpoint> {
-    let told = config.advertised_listeners.iter().zip(listeners);
-    told.map(|(advertised, bound)| Endpoint {
-        listener: advertised.name.clone(),
-        host: advertised.host.clone(),
-        port: if advertised.port == 0 { bound.address.port() } else { advertised.port },
-    })
-    .collect()
+/// The addresses that clients and brokers are told; port 0 stands for the one that was bound.
+fn reached(config: &BrokerConfig, listeners: &[BoundListener], controller: Option<&BoundListener>) -> Reached {
+    let endpoint = |told: &Listener, bound: &BoundListener| Endpoint {
+        listener: told.name.clone(),
+        host: told.host.clone(),
+        port: if told.port == 0 { bound.address.port() } else { told.port },
+    };
+    let clients = config.advertised_listeners.iter().zip(listeners);
+    let mut endpoints: Vec<Endpoint> = clients.map(|(told, bound)| endpoint(told, bound)).collect();
+    let controller = config.quorum.as_ref().zip(controller).map(|(quorum, bound)| endpoint(&quorum.advertised, bound));
+    endpoints.extend(controller.clone());
+    let controller = controller.map(|endpoint| Address { host: endpoint.host, port: endpoint.port });
+    Reached { endpoints, controller: controller.unwrap_or_default() }
 }

@@ -39,9 +39,7 @@ pub(super) fn quorum(
     advertised: &[Listener],
 ) -> Option<QuorumSettings> {
     let voters = voters(r);
-    if r.given("controller.quorum.voters").is_none() {
-        return None;
-    }
+    r.given("controller.quorum.voters")?;
     let names: Vec<String> = r.list("controller.listener.names").into_iter().map(str::to_ascii_uppercase).collect();
     if r.given("forebay.cluster.id").is_none() {
         r.missing(

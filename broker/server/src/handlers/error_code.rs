@@ -11,7 +11,6 @@ use forebay_broker_wire::types::ErrorCode;
 
 use crate::coordinators::Unavailable;
 use crate::io::append::WriteError;
-use crate::io::commit::NotCommitted;
 use crate::metadata::SubmitError;
 
 /// An answer that says no.
@@ -100,8 +99,8 @@ pub(crate) fn code_of_alter_configs(error: &AlterConfigsError) -> ErrorCode {
 /// A command that was not decided, or whose decision could not be kept: nothing has changed, and it may be tried again.
 pub(crate) fn failure_of_submit(error: &SubmitError) -> Failure {
     let code = match error {
-        SubmitError::NotDurable(_) => ErrorCode::KafkaStorageError,
-        SubmitError::Busy => ErrorCode::RequestTimedOut,
+        SubmitError::NotDurable { .. } => ErrorCode::KafkaStorageError,
+        SubmitError::Busy | SubmitError::Undecided { .. } => ErrorCode::RequestTimedOut,
     };
     Failure::new(code, error.to_string())
 }
@@ -122,14 +121,6 @@ pub(crate) fn code_of_write(error: &WriteError) -> ErrorCode {
             ErrorCode::NotLeaderOrFollower
         }
         WriteError::Flush(_) => ErrorCode::KafkaStorageError,
-    }
-}
-
-pub(crate) fn code_of_commit(error: NotCommitted) -> ErrorCode {
-    match error {
-        NotCommitted::NotEnoughReplicas => ErrorCode::NotEnoughReplicasAfterAppend,
-        NotCommitted::NotLeader => ErrorCode::NotLeaderOrFollower,
-        NotCommitted::Timeout => ErrorCode::RequestTimedOut,
     }
 }
 

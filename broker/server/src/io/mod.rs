@@ -3,7 +3,6 @@
 
 pub(crate) mod append;
 pub(crate) mod busy;
-pub(crate) mod commit;
 pub(crate) mod flusher;
 pub(crate) mod maintenance;
 mod recompress;

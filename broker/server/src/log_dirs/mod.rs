@@ -80,13 +80,13 @@ pub(crate) fn claim(config: &BrokerConfig) -> anyhow::Result<Claimed> {
 }
 
 /// Whose a directory is. What can't be read may be a broken disk; what can be read and is wrong is an error.
-fn look(disk: &Disk, path: &PathBuf) -> anyhow::Result<Found> {
+fn look(disk: &Disk, path: &Path) -> anyhow::Result<Found> {
     let identity = match Identity::read(disk, path) {
         Ok(identity) => Ok(identity),
         Err(IdentityError::Disk(error)) => Err(error.to_string()),
         Err(error) => return Err(error).with_context(|| format!("log directory {}", path.display())),
     };
-    Ok(Found { path: path.clone(), identity })
+    Ok(Found { path: path.to_path_buf(), identity })
 }
 
 /// What the directories together remember of themselves and each other.
@@ -128,7 +128,7 @@ fn is_mount_point(path: &Path) -> bool {
 /// The outer error is one of the whole start.
 fn open(
     disk: &Disk,
-    path: &PathBuf,
+    path: &Path,
     config: &BrokerConfig,
     cluster_id: &str,
 ) -> anyhow::Result<Result<Arc<LogDir>, String>> {
@@ -193,14 +193,12 @@ impl Claimed {
         }
         Ok(located)
     }
+}
 
-    /// Tells of logs that are lost.
-    pub(crate) fn tell_missing(&self, image: &MetadataImage, broker: BrokerId) {
-        for dir in &self.dirs {
-            for log in missing_logs(dir, image, broker) {
-                tracing::error!(dir = %dir.path().display(), %log, "the log of a partition has vanished from its log dir: its records are not here any more");
-            }
-        }
+/// Tells of logs that are lost from a directory.
+pub(crate) fn tell_missing(dir: &LogDir, image: &MetadataImage, broker: BrokerId) {
+    for log in missing_logs(dir, image, broker) {
+        tracing::error!(dir = %dir.path().display(), %log, "the log of a partition has vanished from its log dir: its records are not here any more");
     }
 }
 

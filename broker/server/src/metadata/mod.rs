@@ -7,7 +7,6 @@ mod cluster_id;
 pub(crate) mod effective;
 mod home;
 pub(crate) mod internal_topics;
-mod log;
 mod rules;
 mod store;
 

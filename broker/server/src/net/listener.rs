@@ -111,6 +111,14 @@ pub(crate) async fn bind_all(config: &BrokerConfig) -> anyhow::Result<Vec<BoundL
     Ok(bound)
 }
 
+/// Takes the controller listener's address; none in a cluster of one broker.
+pub(crate) async fn bind_controller(config: &BrokerConfig) -> anyhow::Result<Option<BoundListener>> {
+    let Some(quorum) = &config.quorum else { return Ok(None) };
+    let listener = &quorum.listener;
+    let shown = format!("{}://{}:{}", listener.name, listener.host, listener.port);
+    bind(listener, config).await.with_context(|| format!("cannot listen on {shown} (listeners)")).map(Some)
+}
+
 async fn bind(listener: &Listener, config: &BrokerConfig) -> anyhow::Result<BoundListener> {
     // An empty host is every interface, of both families where the system has both.
     let addresses: Vec<SocketAddr> = if listener.host.is_empty() {

@@ -4,7 +4,6 @@
 
 mod group_client;
 mod harness;
-mod mounts;
 
 mod acks;
 mod bad_input;
@@ -15,8 +14,6 @@ mod crash;
 mod create_topics;
 mod delete_topics;
 mod every_version;
-mod failed_disk;
-mod full_disk;
 mod group_members;
 mod group_offsets;
 mod idempotence;
@@ -27,4 +24,3 @@ mod offsets;
 mod operations;
 mod pipelining;
 mod restart;
-mod retention;

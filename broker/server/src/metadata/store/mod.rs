@@ -1,173 +1,207 @@
-//! MetadataStore: commands in, images out.
+//! MetadataStore: commands in, images out, on every broker of the cluster.
 //!
-//! Callers wait for the disk on their own threads. Those that wait at the same time are decided together by the one that holds the
-//! log, each on the image that the ones before it leave, and share one flush. An image is published only when its records are durable.
+//! Where the quorum's leader is, commands that wait at the same time are decided together, each on the image that the ones before it
+//! leave, and become one entry; elsewhere they are sent there. Either way an answer comes only when this broker's own image has what was
+//! decided. Readers take the newest image without a lock and keep it as long as they need it.
 
-use std::collections::BTreeSet;
+mod decide;
+
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use forebay_broker_config::{BrokerConfig, Settings};
-use forebay_broker_machines::metadata::{
-    Command, ConfigResource, ConfigRules, Context, MetadataImage, Record, Reply, decide,
-};
-use forebay_broker_storage::LogDir;
+use forebay_broker_config::BrokerConfig;
+use forebay_broker_machines::metadata::{Command, MetadataImage, Reply};
 use forebay_broker_wire::types::Uuid;
-use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 
-use super::effective::broker_number;
-use super::log::{MetadataLog, OpenLogError, Replayed, WriteError};
-use super::{random_id, rules};
+use self::decide::{Decider, NotDecided};
+use crate::quorum::{
+    AskError, Asker, ControllerReply, ControllerRequest, Leadership, OpenQuorum, OpenQuorumError, OwnChannel, Quorum,
+};
 
-/// Commands that may wait at once.
-const WAITING_MAX: usize = 4096;
-
-/// Why the store cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum OpenMetadataError {
-    /// The log cannot be read.
-    #[error(transparent)]
-    Log(#[from] OpenLogError),
-}
+/// How long a command may take in all, elections included.
+const COMMAND_MAX: Duration = Duration::from_secs(20);
+/// Waited before a command is tried again, unless the leader changes sooner.
+const TRY_AGAIN: Duration = Duration::from_millis(50);
 
 /// Why a command got no reply.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SubmitError {
-    /// What was decided could not be made durable, and does not count.
-    #[error(transparent)]
-    NotDurable(#[from] WriteError),
+    /// What was decided could not be made durable.
+    #[error("metadata log: {message}")]
+    NotDurable { message: String },
     /// Too many wait already.
-    #[error("{WAITING_MAX} metadata commands are waiting: try again later")]
+    #[error("too many metadata commands are waiting: try again later")]
     Busy,
+    /// Nobody decided it in time. It may be decided all the same.
+    #[error("the metadata quorum has not decided within {} s: {why}", COMMAND_MAX.as_secs())]
+    Undecided { why: String },
 }
 
 /// The metadata of the cluster.
 pub(crate) struct MetadataStore {
-    config: Arc<BrokerConfig>,
-    image: ArcSwap<MetadataImage>,
-    removed_topics: BTreeSet<Uuid>,
-    waiting: Mutex<Vec<Waiting>>,
-    log: Mutex<MetadataLog>,
+    quorum: Arc<Quorum>,
+    asker: Asker,
+    decider: Decider,
 }
-
-struct Waiting {
-    command: Command,
-    answer: Answer,
-}
-
-type Answer = Arc<Mutex<Option<Result<Reply, SubmitError>>>>;
 
 impl std::fmt::Debug for MetadataStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MetadataStore").field("version", &self.image.load().version()).finish_non_exhaustive()
+        f.debug_struct("MetadataStore").field("version", &self.image().version()).finish_non_exhaustive()
     }
 }
 
 impl MetadataStore {
-    /// Opens the log in a log dir and replays it.
-    pub(crate) fn open(log_dir: &Arc<LogDir>, config: Arc<BrokerConfig>) -> Result<Self, OpenMetadataError> {
-        let (log, Replayed { image, removed_topics }) = MetadataLog::open(log_dir)?;
-        let image = ArcSwap::from_pointee(image);
-        Ok(Self { config, image, removed_topics, waiting: Mutex::default(), log: Mutex::new(log) })
+    /// Opens this broker's part of the quorum; no leader is waited for.
+    pub(crate) async fn open(open: OpenQuorum, config: Arc<BrokerConfig>) -> Result<Self, OpenQuorumError> {
+        let quorum = Quorum::open(open).await?;
+        let asker = Asker::new(Arc::clone(&quorum));
+        let decider = Decider::start(Arc::clone(&quorum), config);
+        Ok(Self { quorum, asker, decider })
     }
 
-    /// Topics that had been deleted, not long before the store was opened.
-    pub(crate) fn removed_topics(&self) -> &BTreeSet<Uuid> {
-        &self.removed_topics
+    /// This broker's part in the quorum.
+    pub(crate) fn quorum(&self) -> &Arc<Quorum> {
+        &self.quorum
+    }
+
+    /// Topics that were deleted not long ago.
+    pub(crate) fn removed_topics(&self) -> Arc<Vec<Uuid>> {
+        self.quorum.machine.removed_topics()
     }
 
     /// The newest image.
     pub(crate) fn image(&self) -> Arc<MetadataImage> {
-        self.image.load_full()
+        self.quorum.machine.image()
     }
 
-    /// Decides a command and waits until the decision is on disk and can be seen in [`MetadataStore::image`].
-    pub(crate) fn submit(&self, command: Command) -> Result<Reply, SubmitError> {
-        let answer = Answer::default();
-        {
-            let mut waiting = self.waiting.lock();
-            if waiting.len() >= WAITING_MAX {
-                return Err(SubmitError::Busy);
-            }
-            waiting.push(Waiting { command, answer: Arc::clone(&answer) });
-        }
-        let mut log = self.log.lock();
-        // Whoever held the log before may have taken this command along.
-        if let Some(reply) = answer.lock().take() {
-            return reply;
-        }
-        let waiting = std::mem::take(&mut *self.waiting.lock());
-        self.run(&mut log, waiting);
-        drop(log);
-        answer.lock().take().unwrap_or(Err(SubmitError::Busy))
+    /// Hears the version of each new image.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<i64> {
+        self.quorum.machine.subscribe()
     }
 
-    fn run(&self, log: &mut MetadataLog, waiting: Vec<Waiting>) {
-        let now_ms = now_ms();
-        let mut image = MetadataImage::clone(&self.image.load());
-        let mut records = Vec::new();
-        let mut replies = Vec::with_capacity(waiting.len());
-        for one in waiting {
-            let (decided, reply) = self.decide(&image, &one.command);
-            for record in &decided {
-                let fits = image.apply(record);
-                assert!(fits.is_ok(), "a decided record must fit the image: {fits:?}");
+    /// Hears who leads the quorum, and so is the controller.
+    pub(crate) fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.quorum.leadership()
+    }
+
+    /// Has a command decided, and waits until the decision is durable and can be seen in [`MetadataStore::image`]; gives the
+    /// version from which on it is.
+    pub(crate) async fn submit(&self, command: Command) -> Result<(Reply, i64), SubmitError> {
+        let until = Instant::now() + COMMAND_MAX;
+        let mut leadership = self.leadership();
+        loop {
+            let now = *leadership.borrow_and_update();
+            let why = match self.try_submit(now, &command, until).await {
+                Ok((reply, version)) => return self.seen(reply, version, until).await,
+                Err(Attempt::Over(error)) => return Err(error),
+                Err(Attempt::Again(why)) => why,
+            };
+            if Instant::now() >= until {
+                return Err(SubmitError::Undecided { why });
             }
-            records.extend(decided);
-            replies.push((one.answer, reply));
-        }
-        match log.write(&records, now_ms) {
-            Ok(()) => {
-                if !records.is_empty() {
-                    self.image.store(Arc::new(image));
-                }
-                for (answer, reply) in replies {
-                    *answer.lock() = Some(Ok(reply));
-                }
+            let again = until.min(Instant::now() + TRY_AGAIN);
+            if timeout_at(again, leadership.changed()).await.is_ok_and(|changed| changed.is_err()) {
+                return Err(SubmitError::Undecided { why: "this broker is stopping".to_owned() });
             }
-            Err(error) => {
-                tracing::error!(%error, "metadata commands were not carried out");
-                for (answer, _) in replies {
-                    *answer.lock() = Some(Err(error.clone().into()));
-                }
-                return;
-            }
-        }
-        if let Err(error) = log.shorten(&self.image.load(), now_ms) {
-            tracing::error!(%error, "the metadata log could not be replaced by a snapshot");
         }
     }
 
-    fn decide(&self, image: &MetadataImage, command: &Command) -> (Vec<Record>, Reply) {
-        let config = &*self.config;
-        let check = |resource: &ConfigResource, settings: &Settings| rules::check(config, image, resource, settings);
-        let list = |resource: &ConfigResource, name: &str| rules::list(config, image, resource, name);
-        let mut new_id = random_id;
-        let mut context = Context {
-            new_id: &mut new_id,
-            rules: ConfigRules { check: &check, list: &list },
-            elections: &|own| rules::elections(config, image, own),
-            default_partitions: broker_number(config, image, "num.partitions").unwrap_or(config.num_partitions),
-            default_replication_factor: broker_number(config, image, "default.replication.factor")
-                .unwrap_or(config.default_replication_factor),
+    async fn try_submit(&self, now: Leadership, command: &Command, until: Instant) -> Result<(Reply, i64), Attempt> {
+        if now.here {
+            return match timeout_at(until, self.decider.decide(command.clone())).await {
+                Ok(decided) => decided.map_err(Attempt::from),
+                Err(_elapsed) => Err(Attempt::Again("no majority of its voters answers".to_owned())),
+            };
+        }
+        if now.leader.is_none_or(|leader| leader == self.quorum.broker_id()) {
+            return Err(Attempt::Again(match self.quorum.waiting_for() {
+                nothing if nothing.is_empty() => "it has no leader".to_owned(),
+                what => format!("it waits for {what}"),
+            }));
+        }
+        let request = ControllerRequest::Submit { command: command.clone() };
+        let left = until.saturating_duration_since(Instant::now());
+        match self.asker.ask(&request, left).await {
+            Ok(ControllerReply::Submitted { reply, version }) => Ok((reply, version)),
+            Ok(ControllerReply::NotController { .. }) => Err(Attempt::Again("its leader changes".to_owned())),
+            Ok(ControllerReply::Busy) => Err(Attempt::Over(SubmitError::Busy)),
+            Ok(ControllerReply::Failed { message }) => Err(Attempt::Over(SubmitError::NotDurable { message })),
+            Err(error) => Err(Attempt::Again(error.to_string())),
+        }
+    }
+
+    /// Waits until this broker's image has a version.
+    async fn seen(&self, reply: Reply, version: i64, until: Instant) -> Result<(Reply, i64), SubmitError> {
+        let mut versions = self.subscribe();
+        match timeout_at(until, versions.wait_for(|seen| *seen >= version)).await {
+            Ok(Ok(_)) => Ok((reply, version)),
+            Ok(Err(_)) | Err(_) => {
+                Err(SubmitError::Undecided { why: "it was decided, but this broker has not heard of it".to_owned() })
+            }
+        }
+    }
+
+    /// Asks the controller, wherever it is; what is asked here is answered by `answer`.
+    pub(crate) async fn ask_controller(
+        &self,
+        request: &ControllerRequest,
+        time_max: Duration,
+    ) -> Result<ControllerReply, AskError> {
+        self.asker.ask(request, time_max).await
+    }
+
+    /// A connection of one's own to whoever is the controller.
+    #[expect(dead_code, reason = "the broker's heartbeats use it")]
+    pub(crate) fn own_channel(&self) -> OwnChannel {
+        OwnChannel::new(Arc::clone(&self.quorum))
+    }
+
+    /// Decides another broker's command, if this is the controller.
+    pub(crate) async fn answer_submit(&self, command: Command) -> ControllerReply {
+        let decided = match self.leadership().borrow().here {
+            true => Ok(self.decider.decide(command)),
+            false => Err(()),
         };
-        let outcome = decide(image, command, &mut context);
-        (outcome.records, outcome.reply)
+        let Ok(decided) = decided else { return self.not_controller() };
+        match decided.await {
+            Ok((reply, version)) => ControllerReply::Submitted { reply, version },
+            Err(NotDecided::NotController) => self.not_controller(),
+            Err(NotDecided::Busy) => ControllerReply::Busy,
+            Err(NotDecided::Failed(message)) => ControllerReply::Failed { message },
+        }
     }
 
-    /// Makes the next start short. The store takes commands still.
-    pub(crate) fn close(&self) -> Result<(), WriteError> {
-        self.log.lock().close()
+    /// The answer to what is asked of a broker that is not the controller.
+    pub(crate) fn not_controller(&self) -> ControllerReply {
+        ControllerReply::NotController { controller: self.leadership().borrow().leader.map(|id| id.0) }
+    }
+
+    /// Stops taking part in the quorum, and makes the next start short.
+    pub(crate) async fn close(&self) -> Result<(), SubmitError> {
+        self.quorum.stop().await;
+        let log = self.quorum.log.clone();
+        let failed = |message: String| SubmitError::NotDurable { message };
+        let closed = tokio::task::spawn_blocking(move || log.close()).await;
+        closed.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
     }
 }
 
-fn now_ms() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .ok()
-        .and_then(|since| i64::try_from(since.as_millis()).ok())
-        .unwrap_or_default()
+/// What came of one attempt.
+enum Attempt {
+    Again(String),
+    Over(SubmitError),
+}
+
+impl From<NotDecided> for Attempt {
+    fn from(error: NotDecided) -> Self {
+        match error {
+            NotDecided::NotController => Self::Again("its leader changes".to_owned()),
+            NotDecided::Busy => Self::Over(SubmitError::Busy),
+            NotDecided::Failed(message) => Self::Over(SubmitError::NotDurable { message }),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,14 +3,17 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use forebay_broker_config::Settings;
 use forebay_broker_machines::metadata::{
-    BrokerLife, BrokerRegistration, ConfigChange, ConfigOperation, NewTopic, TopicReference,
+    BrokerLife, BrokerRegistration, ConfigChange, ConfigOperation, ConfigResource, NewTopic, TopicReference,
 };
 use forebay_broker_storage::disk::{Faults, Operation, Verdict};
-use forebay_broker_storage::{Disk, Identity};
+use forebay_broker_storage::{Disk, Identity, LogDir};
 use forebay_broker_wire::types::BrokerId;
 
 use super::*;
+use crate::metadata::random_id;
+use crate::quorum::Address;
 
 const CLUSTER: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 
@@ -24,12 +27,47 @@ fn log_dir(path: &Path) -> Arc<LogDir> {
     LogDir::open(Disk::real(), path, &identity, 0).unwrap()
 }
 
-fn open(path: &Path) -> MetadataStore {
+/// A broker's store with a runtime of its own: dropped, everything stops where it is, as in a process that is killed.
+struct Alone {
+    store: MetadataStore,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Alone {
+    fn open(dir: &Arc<LogDir>) -> Result<Self, OpenQuorumError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let open = OpenQuorum {
+            log_dir: Arc::clone(dir),
+            cluster_id: CLUSTER.to_owned(),
+            broker_id: BrokerId(0),
+            settings: None,
+            address: Address::default(),
+        };
+        let store = runtime.block_on(MetadataStore::open(open, config()))?;
+        let led = async { store.leadership().wait_for(|now| now.here).await.map(drop) };
+        runtime.block_on(led).unwrap();
+        Ok(Self { store, runtime })
+    }
+
+    fn submit(&self, command: Command) -> Result<Reply, SubmitError> {
+        self.runtime.block_on(self.store.submit(command)).map(|(reply, _)| reply)
+    }
+
+    fn image(&self) -> Arc<MetadataImage> {
+        self.store.image()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.store.quorum.log.size_bytes()
+    }
+}
+
+fn open(path: &Path) -> Alone {
     open_in(&log_dir(path))
 }
 
-fn open_in(dir: &Arc<LogDir>) -> MetadataStore {
-    let store = MetadataStore::open(dir, config()).unwrap();
+fn open_in(dir: &Arc<LogDir>) -> Alone {
+    let store = Alone::open(dir).unwrap();
     let registration =
         BrokerRegistration { broker_id: BrokerId(0), cluster_id: CLUSTER.to_owned(), ..BrokerRegistration::default() };
     let Reply::Registered(Ok(broker_epoch)) = store.submit(Command::RegisterBroker(registration)).unwrap() else {
@@ -40,7 +78,7 @@ fn open_in(dir: &Arc<LogDir>) -> MetadataStore {
     store
 }
 
-fn create(store: &MetadataStore, name: &str) -> Result<(), String> {
+fn create(store: &Alone, name: &str) -> Result<(), String> {
     let topic = NewTopic {
         name: name.to_owned(),
         partitions: None,
@@ -54,7 +92,7 @@ fn create(store: &MetadataStore, name: &str) -> Result<(), String> {
     }
 }
 
-fn set(store: &MetadataStore, resource: ConfigResource, name: &str, value: &str) -> Result<(), String> {
+fn set(store: &Alone, resource: ConfigResource, name: &str, value: &str) -> Result<(), String> {
     let operations = vec![(name.to_owned(), ConfigOperation::Set(value.to_owned()))];
     let change = ConfigChange { resource, operations, replace_all: false };
     match store.submit(Command::AlterConfigs { changes: vec![change], validate_only: false }) {
@@ -72,7 +110,7 @@ fn what_was_answered_is_there_after_a_crash() {
     let before = MetadataImage::clone(&store.image());
     // Nothing is closed: the files stay as a killed process leaves them.
     drop(store);
-    let store = MetadataStore::open(&log_dir(dir.path()), config()).unwrap();
+    let store = Alone::open(&log_dir(dir.path())).unwrap();
     assert_eq!(*store.image(), before);
     assert_eq!(store.image().topic("orders").unwrap().partitions.len(), 3);
 }
@@ -117,26 +155,24 @@ fn many_callers_at_once_all_get_their_own_answer() {
 fn a_log_that_has_grown_long_is_replaced_by_a_snapshot() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    store.log.lock().long_bytes = 100_000;
+    store.store.quorum.set_long_log_bytes(100_000);
     let long = "x".repeat(200);
-    let mut rounds = 0;
-    let mut longest = 0;
-    while longest <= 100_000 && rounds < 1000 {
+    let (mut rounds, mut longest) = (0, 0);
+    while rounds < 1000 && store.size_bytes() >= longest {
+        longest = store.size_bytes();
         let name = format!("{long}-{rounds}");
         create(&store, &name).unwrap();
         store.submit(Command::DeleteTopics { topics: vec![TopicReference::Name(name)] }).unwrap();
         rounds += 1;
-        let size = store.log.lock().size_bytes();
-        if size < longest {
-            break;
-        }
-        longest = size;
     }
-    assert!(store.log.lock().size_bytes() < 4096, "{} bytes after {rounds} rounds", store.log.lock().size_bytes());
+    assert!(longest > 50_000, "{longest} bytes after {rounds} rounds");
+    assert!(store.size_bytes() < longest / 2, "{} bytes after {rounds} rounds", store.size_bytes());
     create(&store, "after").unwrap();
     let before = MetadataImage::clone(&store.image());
     drop(store);
-    assert_eq!(*MetadataStore::open(&log_dir(dir.path()), config()).unwrap().image(), before);
+    let store = Alone::open(&log_dir(dir.path())).unwrap();
+    assert_eq!(*store.image(), before);
+    assert_eq!(store.store.removed_topics().len(), rounds, "what is deleted is remembered for those that were away");
 }
 
 #[derive(Debug, Default)]
@@ -163,7 +199,7 @@ fn what_could_not_be_flushed_is_refused_and_not_seen() {
     let faults = Arc::new(FailingSync::default());
     let identity = Identity { cluster_id: CLUSTER.to_owned(), node_id: BrokerId(0), directory_id: random_id() };
     let log_dir = LogDir::open(Disk::with_faults(Arc::clone(&faults) as _), dir.path(), &identity, 0).unwrap();
-    let store = MetadataStore::open(&log_dir, config()).unwrap();
+    let store = Alone::open(&log_dir).unwrap();
     faults.on.store(true, Ordering::Relaxed);
     let before = store.image();
     assert!(store.submit(Command::AllocateProducerIds).is_err());
@@ -178,7 +214,7 @@ fn a_bit_that_fell_over_in_the_metadata_log_is_an_error_and_never_another_truth(
     let store = open_in(&dir);
     create(&store, "orders").unwrap();
     create(&store, "payments").unwrap();
-    store.close().unwrap();
+    store.runtime.block_on(store.store.close()).unwrap();
     drop(store);
     dir.close_clean().unwrap();
     drop(dir);
@@ -187,6 +223,6 @@ fn a_bit_that_fell_over_in_the_metadata_log_is_an_error_and_never_another_truth(
     let position = bytes.windows(6).position(|window| window == b"orders").unwrap();
     bytes[position] = b'0';
     std::fs::write(&path, bytes).unwrap();
-    let error = MetadataStore::open(&log_dir(folder.path()), config()).unwrap_err().to_string();
+    let error = Alone::open(&log_dir(folder.path())).err().unwrap().to_string();
     assert!(error.contains("crc"), "{error}");
 }

@@ -1,0 +1,150 @@
+//! The one that decides, where the quorum's leader is: commands that wait together become one entry.
+//!
+//! What must hold: one entry is under way at a time; a decision that was overtaken by another leader's does not count, and is made again
+//! on what is true now; a reply without records is given only by a broker that still leads.
+
+use std::sync::Arc;
+
+use forebay_broker_config::{BrokerConfig, Settings};
+use forebay_broker_machines::metadata::{
+    Command, ConfigResource, ConfigRules, Context, MetadataImage, Record, Reply, decide,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::metadata::effective::broker_number;
+use crate::metadata::{random_id, rules};
+use crate::quorum::{Change, ProposeError, Quorum};
+
+/// Commands that may wait at once.
+const WAITING_MAX: usize = 4096;
+/// Commands that are decided together.
+const TOGETHER_MAX: usize = 256;
+/// Decisions on the same commands: only another leader's entries can overtake one, and there are not many elections.
+const ATTEMPTS: usize = 8;
+
+/// Why a command was not decided here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NotDecided {
+    /// Another broker leads, or nobody. Whether what was proposed counts is not known.
+    NotController,
+    Busy,
+    Failed(String),
+}
+
+type Answer = Result<(Reply, i64), NotDecided>;
+
+struct Waiting {
+    command: Command,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// Takes commands.
+pub(super) struct Decider {
+    waiting: mpsc::Sender<Waiting>,
+}
+
+impl Decider {
+    /// Ends when it is dropped.
+    pub(super) fn start(quorum: Arc<Quorum>, config: Arc<BrokerConfig>) -> Self {
+        let (waiting, commands) = mpsc::channel(WAITING_MAX);
+        tokio::spawn(run(quorum, config, commands));
+        Self { waiting }
+    }
+
+    pub(super) async fn decide(&self, command: Command) -> Answer {
+        let (answer, answered) = oneshot::channel();
+        match self.waiting.try_send(Waiting { command, answer }) {
+            Ok(()) => answered.await.unwrap_or(Err(NotDecided::NotController)),
+            Err(_full) => Err(NotDecided::Busy),
+        }
+    }
+}
+
+async fn run(quorum: Arc<Quorum>, config: Arc<BrokerConfig>, mut commands: mpsc::Receiver<Waiting>) {
+    let mut together = Vec::new();
+    while commands.recv_many(&mut together, TOGETHER_MAX).await > 0 {
+        let (asked, answers): (Vec<Command>, Vec<oneshot::Sender<Answer>>) =
+            together.drain(..).map(|waiting| (waiting.command, waiting.answer)).unzip();
+        match decide_together(&quorum, &config, Arc::new(asked)).await {
+            Ok((replies, version)) => {
+                for (answer, reply) in answers.into_iter().zip(replies) {
+                    // Nobody waits any more.
+                    let _ = answer.send(Ok((reply, version)));
+                }
+            }
+            Err(error) => {
+                if let NotDecided::Failed(message) = &error {
+                    tracing::error!(%message, "metadata commands were not carried out");
+                }
+                for answer in answers {
+                    let _ = answer.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+}
+
+async fn decide_together(
+    quorum: &Arc<Quorum>,
+    config: &Arc<BrokerConfig>,
+    commands: Arc<Vec<Command>>,
+) -> Result<(Vec<Reply>, i64), NotDecided> {
+    for _ in 0..ATTEMPTS {
+        if !quorum.leadership().borrow().here {
+            return Err(NotDecided::NotController);
+        }
+        let image = quorum.machine.image();
+        let based_on_version = image.version();
+        let (config, commands) = (Arc::clone(config), Arc::clone(&commands));
+        // Thousands of partitions take their time.
+        let decided = tokio::task::spawn_blocking(move || decide_all(&config, &image, &commands)).await;
+        let (records, replies) = decided.map_err(|error| NotDecided::Failed(error.to_string()))?;
+        if records.is_empty() {
+            quorum.confirm_leadership().await.map_err(not_decided)?;
+            return Ok((replies, based_on_version));
+        }
+        let applied = quorum.propose(Change { based_on_version, records }).await.map_err(not_decided)?;
+        if applied.accepted {
+            return Ok((replies, applied.version));
+        }
+    }
+    Err(NotDecided::NotController)
+}
+
+fn not_decided(error: ProposeError) -> NotDecided {
+    match error {
+        ProposeError::NotLeader => NotDecided::NotController,
+        ProposeError::Stopped(message) => NotDecided::Failed(message),
+    }
+}
+
+fn decide_all(config: &BrokerConfig, image: &MetadataImage, commands: &[Command]) -> (Vec<Record>, Vec<Reply>) {
+    let mut image = image.clone();
+    let (mut records, mut replies) = (Vec::new(), Vec::with_capacity(commands.len()));
+    for command in commands {
+        let (decided, reply) = decide_one(config, &image, command);
+        for record in &decided {
+            let fits = image.apply(record);
+            assert!(fits.is_ok(), "a decided record must fit the image: {fits:?}");
+        }
+        records.extend(decided);
+        replies.push(reply);
+    }
+    (records, replies)
+}
+
+fn decide_one(config: &BrokerConfig, image: &MetadataImage, command: &Command) -> (Vec<Record>, Reply) {
+    let check = |resource: &ConfigResource, settings: &Settings| rules::check(config, image, resource, settings);
+    let list = |resource: &ConfigResource, name: &str| rules::list(config, image, resource, name);
+    let mut new_id = random_id;
+    let mut context = Context {
+        new_id: &mut new_id,
+        rules: ConfigRules { check: &check, list: &list },
+        default_partitions: broker_number(config, image, "num.partitions").unwrap_or(config.num_partitions),
+        default_replication_factor: broker_number(config, image, "default.replication.factor")
+            .unwrap_or(config.default_replication_factor),
+        elections: &|settings: &Settings| rules::elections(config, image, settings),
+    };
+    let outcome = decide(image, command, &mut context);
+    (outcome.records, outcome.reply)
+}
