@@ -86,6 +86,9 @@ pub(crate) struct UpArgs {
     /// Metrics and status port of the first broker; the others follow.
     #[arg(long, default_value_t = 9644)]
     pub(crate) http_port: u16,
+    /// Port on which the first of several brokers listens to the others; theirs follow.
+    #[arg(long, default_value_t = 9192)]
+    pub(crate) controller_port: u16,
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@
 //! or errors that name the setting, the value and what would be right out.
 
 mod broker;
+mod cluster;
 mod definitions;
 mod errors;
 mod properties;
@@ -19,6 +20,7 @@ pub use broker::{
     BrokerConfig, GroupSettings, Listener, LogSettings, NetworkSettings, OffsetsSettings, QuorumSettings, QuorumVoter,
     ReplicaSettings, Threads, ThreadsInForce, broker_id_from_name,
 };
+pub use cluster::{add_cluster_settings, check_broker_count, voter_count};
 pub use definitions::{Definition, Dynamic, Kind, Scope, Unit, Valid, broker_definitions, find, topic_definitions};
 pub use errors::{ConfigError, ConfigErrors};
 pub use properties::{parse_properties, render_properties};

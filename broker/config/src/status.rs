@@ -41,6 +41,8 @@ pub struct BrokerStatus {
     pub memory_limit_bytes: Option<u64>,
     /// Partitions open.
     pub partitions: u64,
+    /// Partitions of the whole cluster, as this broker knows it, with a replica that is not in sync.
+    pub under_replicated_partitions: u64,
 }
 
 /// What a broker is doing.

@@ -110,10 +110,34 @@ impl Partition {
     pub fn read(&self, spec: &FetchSpec) -> Result<ReadResult, ReadError> {
         let (high_watermark, last_stable_offset) = self.check_reader(spec.current_leader_epoch)?;
         let upto = self.bound(spec.isolation, high_watermark, last_stable_offset);
+        let (slice, log_start_offset) = self.find_below(spec, upto)?;
+        Ok(ReadResult { slice, high_watermark, last_stable_offset, log_start_offset })
+    }
+
+    fn find_below(&self, spec: &FetchSpec, upto: Offset) -> Result<(Option<FileSlice>, Offset), ReadError> {
         let read = ReadSpec { offset: spec.offset, max_bytes: spec.max_bytes, min_one_batch: spec.min_one_batch, upto };
         let slice = self.reader.read(&read)?;
-        let log_start_offset = self.reader.offsets().start;
-        Ok(ReadResult { slice, high_watermark, last_stable_offset, log_start_offset })
+        Ok((slice, self.reader.offsets().start))
+    }
+
+    /// As [`Self::read`], and a follower answers too, as far as it knows what is safe: consumers read from the replica next to them.
+    pub fn read_here(&self, spec: &FetchSpec) -> Result<ReadResult, ReadError> {
+        let (high_watermark, epoch) = {
+            let state = self.state.lock();
+            state.check_open(self.name())?;
+            if state.check_leader(self.name()).is_ok() {
+                drop(state);
+                return self.read(spec);
+            }
+            check_epoch(spec.current_leader_epoch, state.replica.epoch())?;
+            (state.replica.high_watermark(), state.replica.epoch())
+        };
+        // Behind its leader it must not say that what it lacks does not exist.
+        if spec.offset > self.reader.offsets().end {
+            return Err(ReadError::OffsetNotAvailable { epoch, high_watermark });
+        }
+        let (slice, log_start_offset) = self.find_below(spec, high_watermark)?;
+        Ok(ReadResult { slice, high_watermark, last_stable_offset: high_watermark, log_start_offset })
     }
 
     /// Finds bytes of this broker's own log, whoever leads the partition: for checks, and for what this broker itself keeps in it.
@@ -171,13 +195,9 @@ impl Partition {
     fn check_reader(&self, found: Option<LeaderEpoch>) -> Result<(Offset, Offset), ReadError> {
         let state = self.state.lock();
         state.check_open(self.name())?;
-        let current = state.replica.epoch();
-        let leads = state.check_leader(self.name());
-        match found.filter(|found| *found >= LeaderEpoch(0)) {
-            Some(found) if found < current => Err(ReadError::FencedLeaderEpoch { found, current }),
-            Some(found) if found > current => Err(ReadError::UnknownLeaderEpoch { found, current }),
-            _ => leads.map_err(ReadError::from).map(|()| (state.replica.high_watermark(), state.last_stable_offset())),
-        }
+        check_epoch(found, state.replica.epoch())?;
+        state.check_leader(self.name())?;
+        Ok((state.replica.high_watermark(), state.last_stable_offset()))
     }
 
     fn bound(&self, isolation: Isolation, high_watermark: Offset, last_stable_offset: Offset) -> Offset {
@@ -186,5 +206,13 @@ impl Partition {
             Isolation::ReadCommitted => last_stable_offset,
             Isolation::LogEnd => self.reader.offsets().end,
         }
+    }
+}
+
+fn check_epoch(found: Option<LeaderEpoch>, current: LeaderEpoch) -> Result<(), ReadError> {
+    match found.filter(|found| *found >= LeaderEpoch(0)) {
+        Some(found) if found < current => Err(ReadError::FencedLeaderEpoch { found, current }),
+        Some(found) if found > current => Err(ReadError::UnknownLeaderEpoch { found, current }),
+        _ => Ok(()),
     }
 }

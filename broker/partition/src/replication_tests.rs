@@ -80,6 +80,7 @@ fn ask(leader: &Broker, follower: &Broker, asked: &FetchPosition) -> Result<Repl
         last_fetched_epoch: asked.last_fetched_epoch,
         current_leader_epoch: asked.leader_epoch,
         max_bytes: 1 << 20,
+        min_one_batch: true,
     };
     leader.partition.read_for_replica(&fetch, NOW_MS)
 }

@@ -28,8 +28,10 @@ pub struct ReplicaFetch {
     pub last_fetched_epoch: Option<LeaderEpoch>,
     /// The epoch it follows.
     pub current_leader_epoch: LeaderEpoch,
-    /// At most so many bytes, but the first batch whole.
+    /// At most so many bytes,
     pub max_bytes: u32,
+    /// but the first batch whole.
+    pub min_one_batch: bool,
 }
 
 /// What a follower gets.
@@ -118,7 +120,7 @@ impl Partition {
         let spec = FetchSpec {
             offset: fetch.offset,
             max_bytes: fetch.max_bytes,
-            min_one_batch: true,
+            min_one_batch: fetch.min_one_batch,
             isolation: Isolation::LogEnd,
             current_leader_epoch: current,
         };
@@ -136,6 +138,16 @@ impl Partition {
         drop(state);
         self.wake(wakeups);
         Ok(ReplicaRead::Records(result))
+    }
+
+    /// Leader: a follower that has everything a consumer at `offset` may read next, the one that is furthest among those that are `near`.
+    pub fn follower_for(&self, offset: Offset, near: impl Fn(BrokerId) -> bool) -> Option<BrokerId> {
+        let state = self.state.lock();
+        let leader = state.replica.leader()?;
+        let in_sync = leader.followers().iter().filter(|(id, _)| leader.in_sync().contains(id) && near(**id));
+        let has_it =
+            in_sync.filter_map(|(id, progress)| Some((progress.log_end?, *id))).filter(|(end, _)| *end >= offset);
+        has_it.max_by_key(|(end, _)| *end).map(|(_, id)| id)
     }
 
     fn out_of_range(&self, offset: Offset) -> ReadError {

@@ -17,6 +17,7 @@ use forebay_broker_machines::metadata::{
 };
 use forebay_broker_storage::{LogDir, read_topic_id};
 use forebay_broker_wire::types::BrokerId;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +36,7 @@ use crate::net::budget::ByteBudget;
 use crate::net::listener::{Admission, Limits};
 use crate::partitions::{HostedDir, PartitionTable, Progress};
 use crate::quorum::{Address, AskError, Caller, Controller, ControllerReply, ControllerRequest, OpenQuorum};
+use crate::replication::Replication;
 use crate::status::cgroup;
 
 /// Threads that read cold ranges: enough to keep a disk's queue from running empty, few enough not to starve appends.
@@ -64,6 +66,7 @@ pub struct Broker {
     pub(crate) warmer: Warmer,
     pub(crate) producer_ids: ProducerIds,
     pub(crate) groups: GroupCoordinator,
+    pub(crate) replication: Replication,
     pub(crate) shutdown: CancellationToken,
     pub(crate) alarm: PanicAlarm,
     pub(crate) started_at_ms: i64,
@@ -75,6 +78,7 @@ pub struct Broker {
     broker_epoch: AtomicI64,
     /// The version of the image that everything here follows.
     followed: watch::Sender<i64>,
+    following: Mutex<()>,
     network_busy: BusyTime,
     runtime: tokio::runtime::Handle,
 }
@@ -118,12 +122,19 @@ impl Broker {
             metrics,
             lifecycle: Lifecycle::default(),
             metadata,
-            partitions: PartitionTable::new(BrokerId(config.broker_id), dirs, located, shutdown.clone()),
+            partitions: PartitionTable::new(
+                BrokerId(config.broker_id),
+                dirs,
+                located,
+                claimed.failed.is_empty(),
+                shutdown.clone(),
+            ),
             appender: Appender::start(threads.io, config.network.queued_max_requests, &alarm)
                 .context("cannot start the disk threads")?,
             warmer: Warmer::start(COLD_READ_THREADS, &alarm).context("cannot start the cold-read threads")?,
             producer_ids: ProducerIds::default(),
             groups: GroupCoordinator::new(&config),
+            replication: Replication::new(),
             shutdown,
             alarm,
             started_at_ms: now_ms(),
@@ -132,6 +143,7 @@ impl Broker {
             reached,
             broker_epoch: AtomicI64::new(-1),
             followed: watch::Sender::new(0),
+            following: Mutex::default(),
             network_busy: BusyTime::new(threads.network),
             runtime,
             config,
@@ -194,7 +206,7 @@ impl Broker {
         for dir in &self.partitions.dirs {
             log_dirs::tell_missing(&dir.log_dir, &image, self.id());
         }
-        self.partitions.follow(&image, &self.config, &self.metrics, &|progress| match progress {
+        self.partitions.follow(&image, &self.config, &self.metrics, self.broker_epoch(), &|progress| match progress {
             Progress::ToOpen(logs) => self.lifecycle.recovering(u64::try_from(logs).unwrap_or(u64::MAX)),
             Progress::Opened => self.lifecycle.partition_recovered(),
         });
@@ -257,10 +269,25 @@ impl Broker {
         }
     }
 
+    /// Follows again, to open what could not be opened.
+    pub(crate) async fn follow_again(self: &Arc<Self>) {
+        let broker = Arc::clone(self);
+        if tokio::task::spawn_blocking(move || broker.follow()).await.is_err() {
+            tracing::error!("following the metadata ended by a panic");
+        }
+    }
+
+    /// Begins to copy what other brokers lead.
+    pub(crate) fn start_replication(self: &Arc<Self>) {
+        self.replication.start(self, &self.runtime);
+    }
+
     /// Makes everything here follow the newest image. Blocks.
     pub(crate) fn follow(self: &Arc<Self>) {
+        let _one_at_a_time = self.following.lock();
         let image = self.metadata.image();
-        self.partitions.follow(&image, &self.config, &self.metrics, &|_progress| {});
+        self.partitions.follow(&image, &self.config, &self.metrics, self.broker_epoch(), &|_progress| {});
+        self.replication.follow(self, &self.runtime);
         self.groups.follow(self);
         self.followed.send_replace(image.version());
     }

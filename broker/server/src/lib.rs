@@ -1,7 +1,7 @@
 //! The shell of the broker: sockets, handlers, disk threads, tasks, metrics. Decisions live in the crates below it.
 //!
 //! Read in the order of a request: `net` cuts frames and keeps order, `handlers` (one file per API) answer, `partitions`
-//! knows what is open, `io` has the threads that touch disks; `broker.rs` says what there is and in which order it starts
+//! knows what is open, `replication` copies what other brokers lead, `io` has the threads that touch disks; `broker.rs` says what there is and in which order it starts
 //! and stops.
 
 pub mod program;
@@ -19,6 +19,7 @@ pub mod metrics;
 mod net;
 mod partitions;
 mod quorum;
+mod replication;
 mod status;
 
 pub use run::{Started, run};

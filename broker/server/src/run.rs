@@ -83,6 +83,7 @@ async fn serve(
         () = broker.shutdown.cancelled() => return Ok(()),
     }
     on_blocking_thread(broker, |broker| broker.recover()).await??;
+    broker.start_replication();
     on_blocking_thread(broker, |broker| broker.follow()).await?;
     let follow_stop = CancellationToken::new();
     let follow = tokio::spawn(follow::run(Arc::clone(broker), follow_stop.clone()));
@@ -103,6 +104,7 @@ async fn serve(
     broker.lifecycle.enter(BrokerState::Stopping);
     // Joins that wait for other members would hold up the connections' last answers.
     broker.groups.stop().await;
+    broker.replication.stop().await;
     let last_answers = async { while tasks.join_next().await.is_some() {} };
     if tokio::time::timeout(LAST_ANSWERS_WAIT, last_answers).await.is_err() {
         tracing::warn!("stopping although some clients have not taken their last answers");

@@ -169,6 +169,7 @@ impl Process {
             last_fetched_epoch: asked.last_fetched_epoch,
             current_leader_epoch: asked.leader_epoch,
             max_bytes: self.options.fetch_max_bytes,
+            min_one_batch: true,
         };
         let message = Message::Fetch { life: self.life, number, partition: index, fetch, asked };
         out.push(self.send(Node::Broker(asked.leader), None, message));

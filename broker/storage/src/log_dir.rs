@@ -213,6 +213,12 @@ impl LogDir {
         let space = self.disk.space(&self.path)?;
         self.free_bytes.store(space.free_bytes, Relaxed);
         self.bytes_since_space_check.store(0, Relaxed);
+        let (dir, free_bytes) = (self.path.display(), space.free_bytes);
+        // Amply, so that it is not told by turns with the opposite.
+        let amply = free_bytes >= self.reserve_bytes.load(Relaxed).saturating_add(SPACE_CHECK_BYTES);
+        if amply && self.full_is_told.swap(false, Relaxed) {
+            tracing::info!(%dir, free_bytes, "there is room again: clients' appends are taken");
+        }
         Ok(space)
     }
 
@@ -238,10 +244,6 @@ impl LogDir {
         let Ok(space) = self.refresh_space() else { return Ok(()) };
         let (dir, free_bytes) = (self.path.display().to_string(), space.free_bytes);
         if free_bytes.saturating_sub(bytes) >= reserve_bytes {
-            let amply = free_bytes >= reserve_bytes.saturating_add(SPACE_CHECK_BYTES);
-            if amply && self.full_is_told.swap(false, Relaxed) {
-                tracing::info!(dir, free_bytes, "there is room again: clients' appends are taken");
-            }
             return Ok(());
         }
         if !self.full_is_told.swap(true, Relaxed) {

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use forebay_broker_config::{nearest, validate_broker, validate_topic};
+use forebay_broker_config::{check_broker_count, nearest, validate_broker, validate_topic};
 use forebay_crds::{Cluster, ClusterRef, ConsumerProfile, Topic};
 use serde_json::Value;
 
 use super::{ManifestError, Place};
 
 /// Broker settings that are decided here, and where the manifest has them instead.
-const OWNED: [(&str, &str); 12] = [
+const OWNED: [(&str, &str); 15] = [
     ("node.id", "brokers are numbered from 0"),
     ("broker.id", "brokers are numbered from 0"),
     ("listeners", "use --port"),
@@ -22,8 +22,14 @@ const OWNED: [(&str, &str); 12] = [
     ("num.replica.fetchers", "use spec.threads.replicaFetchers"),
     ("forebay.http.listener", "use --http-port"),
     ("forebay.ulimit.nofile", "use spec.ulimits.nofile"),
-    ("forebay.cluster.id", "the brokers choose it once"),
+    ("forebay.cluster.id", "it is chosen once"),
+    ("controller.quorum.voters", "the first brokers vote"),
+    ("controller.listener.names", "brokers listen to each other on --controller-port"),
+    ("inter.broker.listener.name", "brokers fetch from each other where clients do"),
 ];
+
+/// Brokers that one machine is asked to run.
+const BROKERS_MAX: i32 = 9;
 
 /// The documents found so far, each with its place.
 #[derive(Debug, Default)]
@@ -79,7 +85,7 @@ impl Found {
         for (place, topic) in &self.topics {
             check_reference(place, &topic.spec.cluster_ref, cluster, errors);
             if let Some(factor) = topic.spec.replication_factor.filter(|factor| *factor > cluster.spec.replicas) {
-                let problem = format!("{factor} replicas on {} broker", cluster.spec.replicas);
+                let problem = format!("{factor} replicas on {} brokers", cluster.spec.replicas);
                 errors.push(field(place, "spec.replicationFactor", &problem));
             }
             for (name, value) in &topic.spec.config {
@@ -104,8 +110,10 @@ fn field(place: &Place, field: &str, problem: &str) -> ManifestError {
 }
 
 fn check_cluster(place: &Place, cluster: &Cluster, errors: &mut Vec<ManifestError>) {
-    if cluster.spec.replicas > 1 {
-        let problem = format!("{} brokers; this version replicates nothing yet and runs 1", cluster.spec.replicas);
+    if let Err(problem) = check_broker_count(cluster.spec.replicas) {
+        errors.push(field(place, "spec.replicas", &problem));
+    } else if cluster.spec.replicas > BROKERS_MAX {
+        let problem = format!("{} brokers on one machine; at most {BROKERS_MAX}", cluster.spec.replicas);
         errors.push(field(place, "spec.replicas", &problem));
     }
     for (name, value) in &cluster.spec.config {

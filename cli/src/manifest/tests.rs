@@ -58,9 +58,12 @@ fn an_unknown_kind_gets_the_nearest_one() {
 }
 
 #[test]
-fn more_brokers_than_can_be_replicated_are_refused_by_field() {
-    let error = read(&CLUSTER.replace("replicas: 1", "replicas: 3")).unwrap_err();
-    assert!(error.contains("demo.yaml, document 1 (Cluster demo): spec.replicas: 3 brokers"), "{error}");
+fn numbers_of_brokers_that_make_no_sense_are_refused_by_field() {
+    let with = |replicas: &str| read(&CLUSTER.replace("replicas: 1", &format!("replicas: {replicas}")));
+    assert!(with("3").is_ok() && with("9").is_ok());
+    let error = with("2").unwrap_err();
+    assert!(error.contains("demo.yaml, document 1 (Cluster demo): spec.replicas: 2 brokers stand still"), "{error}");
+    assert!(with("10").unwrap_err().contains("10 brokers on one machine; at most 9"));
 }
 
 #[test]

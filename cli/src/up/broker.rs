@@ -61,6 +61,14 @@ pub(crate) struct Stop {
     pub(crate) now: CancellationToken,
 }
 
+impl Stop {
+    /// Kills; also one that has not been asked to stop yet.
+    pub(crate) fn at_once(&self) {
+        self.now.cancel();
+        self.gently.cancel();
+    }
+}
+
 /// Keeps a broker running until told to stop. Ends early when it never came to serve.
 pub(crate) async fn supervise(broker: Broker, seen: watch::Sender<Seen>, stop: Stop) {
     let mut deaths_in_a_row = 0;

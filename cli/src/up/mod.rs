@@ -11,7 +11,9 @@ mod subscription;
 mod table;
 mod topics;
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use forebay_broker_client::{Admin, ClientConfig};
@@ -37,59 +39,81 @@ struct Kept {
     broker: Broker,
     seen: watch::Receiver<Seen>,
     task: JoinHandle<()>,
+    stop: Stop,
 }
+
+/// Brokers that serve are all in the cluster within this.
+const JOINED_WITHIN: Duration = Duration::from_secs(60);
+const ASK_EVERY: Duration = Duration::from_millis(10);
 
 /// Brings everything up, stays, and takes everything down again.
 pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let manifests = manifest::read(&args.files)?;
     let data = DataDir::open(&args.data)?;
     let brokers = prepare(&manifests, &data, &args)?;
-    let stop = Stop::default();
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let mut kept: Vec<Kept> = brokers.into_iter().map(|broker| keep(broker, &stop)).collect();
+    let mut kept: Vec<Kept> = brokers.into_iter().map(keep).collect();
     let outcome = tokio::select! {
         outcome = live(&manifests, &data, &mut kept) => outcome,
         _ = interrupt.recv() => Ok(()),
         _ = terminate.recv() => Ok(()),
     };
     eprintln!("stopping");
-    stop.gently.cancel();
-    let tasks: Vec<_> = kept.into_iter().map(|kept| kept.task).collect();
-    let all_stopped = futures::future::join_all(tasks);
+    let now: Vec<Stop> = kept.iter().map(|kept| kept.stop.clone()).collect();
+    let all_stopped = stop_in_order(kept);
     tokio::pin!(all_stopped);
     tokio::select! {
-        _ = &mut all_stopped => {}
+        () = &mut all_stopped => {}
         _ = interrupt.recv() => {
-            stop.now.cancel();
+            now.iter().for_each(Stop::at_once);
             all_stopped.await;
         }
     }
     outcome
 }
 
+/// One after the other, the last first: each hands over what it leads to one that still runs, and the first voters go last.
+async fn stop_in_order(kept: Vec<Kept>) {
+    for one in kept.into_iter().rev() {
+        one.stop.gently.cancel();
+        // A supervisor that panicked has nothing left to stop.
+        let _ = one.task.await;
+    }
+}
+
 /// Writes each broker's configuration, and checks before anything starts what would make it fail.
 fn prepare(manifests: &Manifests, data: &DataDir, args: &UpArgs) -> anyhow::Result<Vec<Broker>> {
+    let spec = &manifests.cluster.spec;
+    data.must_suit(spec.replicas)?;
+    let ports = (0..spec.replicas).map(|id| Ok((id, ports(args, id)?))).collect::<anyhow::Result<BTreeMap<_, _>>>()?;
+    let cluster_id = if spec.replicas > 1 { data.cluster_id()? } else { String::new() };
     let mut brokers = Vec::new();
-    for id in 0..manifests.cluster.spec.replicas {
-        let nth = u16::try_from(id).context("too many brokers")?;
-        let port = |base: u16| base.checked_add(nth).with_context(|| format!("no port {nth} above {base}"));
-        let ports = Ports { kafka: port(args.port)?, http: port(args.http_port)? };
-        let folder = data.broker(id);
-        for disk in &manifests.cluster.spec.disks {
+    for (id, own) in &ports {
+        let folder = data.broker(*id);
+        for disk in &spec.disks {
             let path = folder.join(&disk.name);
             std::fs::create_dir_all(&path).with_context(|| format!("can't create {}", path.display()))?;
         }
-        let settings = broker_settings(&manifests.cluster.spec, id, &folder, ports);
+        let settings = broker_settings(spec, *id, &folder, &ports, &cluster_id).context("a broker without ports")?;
         BrokerConfig::from_settings(settings.clone()).context("the Cluster's config can't be used")?;
         let config = folder.join("broker.properties");
         std::fs::write(&config, render_properties(&settings))
             .with_context(|| format!("can't write {}", config.display()))?;
-        must_be_free(ports.kafka, "--port")?;
-        must_be_free(ports.http, "--http-port")?;
-        brokers.push(Broker { id, config, log: folder.join("broker.log"), ports });
+        must_be_free(own.kafka, "--port")?;
+        must_be_free(own.http, "--http-port")?;
+        if ports.len() > 1 {
+            must_be_free(own.controller, "--controller-port")?;
+        }
+        brokers.push(Broker { id: *id, config, log: folder.join("broker.log"), ports: *own });
     }
     Ok(brokers)
+}
+
+fn ports(args: &UpArgs, id: i32) -> anyhow::Result<Ports> {
+    let nth = u16::try_from(id).context("too many brokers")?;
+    let port = |base: u16| base.checked_add(nth).with_context(|| format!("no port {nth} above {base}"));
+    Ok(Ports { kafka: port(args.port)?, http: port(args.http_port)?, controller: port(args.controller_port)? })
 }
 
 fn must_be_free(port: u16, option: &str) -> anyhow::Result<()> {
@@ -102,11 +126,12 @@ fn must_be_free(port: u16, option: &str) -> anyhow::Result<()> {
     }
 }
 
-fn keep(broker: Broker, stop: &Stop) -> Kept {
+fn keep(broker: Broker) -> Kept {
+    let stop = Stop::default();
     eprintln!("starting broker {}; its log is {}", broker.id, broker.log.display());
     let (sender, seen) = watch::channel(Seen::default());
     let task = tokio::spawn(supervise(broker.clone(), sender, stop.clone()));
-    Kept { broker, seen, task }
+    Kept { broker, seen, task, stop }
 }
 
 /// Waits until the brokers serve, makes topics and profiles, prints the table, and then keeps the state file up to date for
@@ -121,6 +146,7 @@ async fn live(manifests: &Manifests, data: &DataDir, kept: &mut [Kept]) -> anyho
         }
     }
     let admin = Admin::connect(&state.bootstrap, ClientConfig::default()).await?;
+    all_joined(&admin, kept.len()).await?;
     let topics = topics::apply(&admin, &manifests.topics).await?;
     state.profiles = solve_profiles(&admin, manifests, data).await?;
     output::print(&table::render(&state, &topics, data.path()))?;
@@ -133,6 +159,21 @@ async fn live(manifests: &Manifests, data: &DataDir, kept: &mut [Kept]) -> anyho
         let changes = kept.iter_mut().map(|one| Box::pin(one.seen.changed()));
         let (changed, _, _) = futures::future::select_all(changes).await;
         changed.context("a supervisor ended")?;
+    }
+}
+
+/// Waits until the cluster counts all its brokers: before, there is no room for as many replicas as topics want.
+async fn all_joined(admin: &Admin, brokers: usize) -> anyhow::Result<()> {
+    let begin = tokio::time::Instant::now();
+    loop {
+        let joined = admin.describe_cluster().await?.brokers.len();
+        if joined >= brokers {
+            return Ok(());
+        }
+        if begin.elapsed() > JOINED_WITHIN {
+            bail!("only {joined} of {brokers} brokers are in the cluster after {} s", JOINED_WITHIN.as_secs());
+        }
+        tokio::time::sleep(ASK_EVERY).await;
     }
 }
 

@@ -158,6 +158,8 @@ pub struct OffsetsSettings {
 /// Replication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplicaSettings {
+    /// `replica.selector.class` is Kafka's rack-aware one.
+    pub rack_aware_reads: bool,
     pub fetch_min_bytes: i32,
     pub fetch_wait_max_ms: i32,
     pub fetch_max_bytes: i32,
@@ -411,6 +413,7 @@ fn offsets(r: &Reader<'_>) -> OffsetsSettings {
 
 fn replica(r: &Reader<'_>) -> ReplicaSettings {
     ReplicaSettings {
+        rack_aware_reads: r.given("replica.selector.class").is_some(),
         fetch_min_bytes: r.required("replica.fetch.min.bytes"),
         fetch_wait_max_ms: r.required("replica.fetch.wait.max.ms"),
         fetch_max_bytes: r.required("replica.fetch.max.bytes"),

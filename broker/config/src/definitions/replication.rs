@@ -13,7 +13,9 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition::broker("replica.fetch.response.max.bytes", Kind::Int, Some("10485760"), "The most a follower's fetch asks in all.").at_least(0).bytes(),
     Definition::broker("replica.fetch.backoff.ms", Kind::Int, Some("1000"), "How long a follower waits after a failed fetch.").at_least(0).ms(),
     Definition::broker("replica.lag.time.max.ms", Kind::Long, Some("30000"), "A follower that has not caught up for so long leaves the in-sync replicas.").at_least(1).ms(),
-    Definition::broker("replica.socket.timeout.ms", Kind::Int, Some("30000"), "How long a follower waits for an answer.").at_least(1).ms(),
+    Definition::broker("replica.selector.class", Kind::String, None, "Set, consumers are sent to an in-sync replica in their own `client.rack`; unset, they read from leaders.")
+        .valid(Valid::OneOf(&["org.apache.kafka.common.replica.RackAwareReplicaSelector"])),
+    Definition::broker("replica.socket.timeout.ms", Kind::Int, Some("10000"), "How long a follower waits for an answer before it dials again (Kafka: 30000).").at_least(1).ms(),
     Definition::broker("replica.socket.receive.buffer.bytes", Kind::Int, Some("65536"), "SO_RCVBUF of a follower's connections; -1 leaves it to the system.").at_least(-1).bytes(),
     Definition::broker("replica.high.watermark.checkpoint.interval.ms", Kind::Long, Some("5000"), "How often high watermarks are noted on disk.").at_least(1).ms(),
     Definition::broker("controlled.shutdown.enable", Kind::Boolean, Some("true"), "Whether leaders move away before a broker stops."),

@@ -1,7 +1,7 @@
 //! The group coordinator as handlers see it: finds the shard of a group and asks it.
 //!
-//! There is a shard for each partition of `__consumer_offsets` that this broker hosts. What cannot be answered now is
-//! `Unavailable`, which clients retry; nothing here waits for a shard to load.
+//! There is a shard for each partition of `__consumer_offsets` that this broker leads, and for each epoch in which it does a new one. What
+//! cannot be answered now is `Unavailable`, which clients retry; nothing here waits for a shard to load.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use forebay_broker_machines::groups::{
     Sync, Synced, TopicName,
 };
 use forebay_broker_machines::metadata::{CONSUMER_OFFSETS_TOPIC, MetadataImage};
-use forebay_broker_wire::types::Uuid;
+use forebay_broker_wire::types::{LeaderEpoch, Uuid};
 use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -42,8 +42,28 @@ pub(crate) enum Unavailable {
 
 struct ShardHandle {
     topic_id: Uuid,
+    epoch: LeaderEpoch,
     jobs: mpsc::Sender<Job>,
     phase: watch::Receiver<Phase>,
+    stop: CancellationToken,
+}
+
+impl Drop for ShardHandle {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl ShardHandle {
+    fn door(&self) -> Door {
+        Door { jobs: self.jobs.clone(), stop: self.stop.clone() }
+    }
+}
+
+/// How to ask a shard.
+struct Door {
+    jobs: mpsc::Sender<Job>,
+    stop: CancellationToken,
 }
 
 #[derive(Default)]
@@ -98,10 +118,14 @@ impl GroupCoordinator {
         shards.by_partition.retain(|_, shard| shard.topic_id == topic.id);
         for partition in &topic.partitions {
             let index = partition.index;
-            if shards.by_partition.contains_key(&index.0) {
+            let log = CoordinatorLog::open(broker, topic.id, index);
+            let known = shards.by_partition.get(&index.0).map(|shard| shard.epoch);
+            if known == log.as_ref().map(CoordinatorLog::epoch) {
                 continue;
             }
-            if let Some(log) = CoordinatorLog::open(broker, topic.id, index) {
+            // Whoever asks the one that goes is sent to look for the coordinator again.
+            shards.by_partition.remove(&index.0);
+            if let Some(log) = log {
                 shards.by_partition.insert(index.0, self.start_shard(broker, topic.id, log));
             }
         }
@@ -116,9 +140,10 @@ impl GroupCoordinator {
             let topics = image.iter().flat_map(|image| image.topics());
             topics.map(|topic| (TopicName::from(&*topic.name), topic.id)).collect()
         });
-        let shard = Shard { log, config: self.config.clone(), topics, phase, stop: self.stop.clone() };
+        let (epoch, stop) = (log.epoch(), self.stop.child_token());
+        let shard = Shard { log, config: self.config.clone(), topics, phase, stop: stop.clone() };
         self.tasks.spawn(shard.run(queue));
-        ShardHandle { topic_id, jobs, phase: phases }
+        ShardHandle { topic_id, epoch, jobs, phase: phases, stop }
     }
 
     /// Nobody waits for this; a shard that is not serving looks at the topics itself when it has loaded.
@@ -141,12 +166,12 @@ impl GroupCoordinator {
         self.tasks.wait().await;
     }
 
-    fn shard_of(&self, group: &str) -> Result<mpsc::Sender<Job>, Unavailable> {
+    fn shard_of(&self, group: &str) -> Result<Door, Unavailable> {
         let shards = self.shards.read();
         let index = partition_for(group, shards.partitions).ok_or(Unavailable::NotCoordinator)?;
         let shard = shards.by_partition.get(&index).ok_or(Unavailable::NotCoordinator)?;
         match *shard.phase.borrow() {
-            Phase::Serving => Ok(shard.jobs.clone()),
+            Phase::Serving => Ok(shard.door()),
             Phase::Loading => Err(Unavailable::Loading),
             Phase::Unavailable => Err(Unavailable::NotAvailable),
         }
@@ -280,16 +305,19 @@ impl GroupCoordinator {
         groups
     }
 
-    fn all_shards(&self) -> Vec<(Phase, mpsc::Sender<Job>)> {
+    fn all_shards(&self) -> Vec<(Phase, Door)> {
         let shards = self.shards.read();
-        shards.by_partition.values().map(|shard| (*shard.phase.borrow(), shard.jobs.clone())).collect()
+        shards.by_partition.values().map(|shard| (*shard.phase.borrow(), shard.door())).collect()
     }
 }
 
-async fn ask_shard(shard: &mpsc::Sender<Job>, command: Command) -> Result<Reply, Unavailable> {
+async fn ask_shard(shard: &Door, command: Command) -> Result<Reply, Unavailable> {
     let (reply, answer) = oneshot::channel();
-    shard.send(Job { command, reply }).await.map_err(|_stopped| Unavailable::NotCoordinator)?;
-    answer.await.map_err(|_dropped| Unavailable::NotAvailable)
+    shard.jobs.send(Job { command, reply }).await.map_err(|_stopped| Unavailable::NotCoordinator)?;
+    answer.await.map_err(|_dropped| {
+        // One that goes for good belongs to another broker now.
+        if shard.stop.is_cancelled() { Unavailable::NotCoordinator } else { Unavailable::NotAvailable }
+    })
 }
 
 fn group_config(config: &BrokerConfig) -> GroupConfig {

@@ -1,11 +1,12 @@
 //! A coordinator's partition: appends the machine's records and reads them back.
 //!
-//! What must hold: records of one call are appended together or not at all; a batch that cannot be read ends the load,
+//! What must hold: records of one call are appended together or not at all, and count when all in-sync replicas have them; a batch that cannot be read ends the load,
 //! because a machine with a gap would tell members and offsets that are not so, but a single record that does not decode
 //! is only skipped, with a word in the log.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use forebay_broker_machines::groups::{GroupMachine, Record};
@@ -14,16 +15,20 @@ use forebay_broker_partition::{AppendRequest, FetchSpec, Isolation, Origin, Read
 use forebay_broker_storage::DiskError;
 use forebay_broker_wire::primitives::EncodeError;
 use forebay_broker_wire::records::{Batch, BatchBuilder, BatchError, BuildError, NewRecord, RecordError, batches};
-use forebay_broker_wire::types::{Offset, PartitionIndex, Uuid};
+use forebay_broker_wire::types::{LeaderEpoch, Offset, PartitionIndex, Uuid};
 use thiserror::Error;
+use tokio::time::Instant;
 
 use super::group_records;
 use crate::broker::Broker;
 use crate::io::append::{WriteError as AppendFailed, now_ms};
+use crate::io::commit::{self, NotCommitted};
 use crate::partitions::Hosted;
 
 /// A batch is closed when it has so many bytes; half of what a topic accepts by default.
 const BATCH_BYTES: usize = 512 * 1024;
+/// Kafka's `offsets.commit.timeout.ms`: what in-sync replicas may take to fetch a record.
+const COMMIT_WAIT_MAX: Duration = Duration::from_secs(5);
 const READ_BYTES: u32 = 1024 * 1024;
 /// The most that one batch may decompress to. We write none compressed, but Kafka may have.
 const DECOMPRESSED_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -37,6 +42,10 @@ pub(super) enum WriteError {
     Build(#[from] BuildError),
     #[error(transparent)]
     Append(#[from] AppendFailed),
+    #[error(transparent)]
+    Commit(#[from] NotCommitted),
+    #[error("{in_sync} replicas are in sync, which is fewer than min.insync.replicas")]
+    TooFewInSync { in_sync: usize },
     #[error("the broker is stopping")]
     Stopping,
 }
@@ -52,6 +61,8 @@ pub(super) enum LoadError {
     Batch { offset: Offset, source: BatchError },
     #[error("batch at offset {offset}: {source}")]
     Records { offset: Offset, source: RecordError },
+    #[error("what was read is not safe yet: {0}")]
+    Commit(#[from] NotCommitted),
     #[error("the thread that read ended: {0}")]
     Thread(#[from] tokio::task::JoinError),
 }
@@ -62,6 +73,8 @@ pub(super) struct CoordinatorLog {
     broker: Weak<Broker>,
     hosted: Arc<Hosted>,
     index: PartitionIndex,
+    /// The epoch in which this broker leads.
+    epoch: LeaderEpoch,
 }
 
 impl fmt::Display for CoordinatorLog {
@@ -71,35 +84,57 @@ impl fmt::Display for CoordinatorLog {
 }
 
 impl CoordinatorLog {
-    /// `None` if the partition is not open here.
+    /// `None` unless the partition is open here and this broker leads it.
     pub(super) fn open(broker: &Arc<Broker>, topic_id: Uuid, index: PartitionIndex) -> Option<Self> {
-        let hosted = broker.partitions.get(topic_id, index)?;
-        Some(Self { broker: Arc::downgrade(broker), hosted, index })
+        let hosted = broker.partitions.get(topic_id, index).filter(|hosted| hosted.leads())?;
+        let epoch = hosted.partition.leader_epoch();
+        Some(Self { broker: Arc::downgrade(broker), hosted, index, epoch })
     }
 
-    /// Appends, by the way that every produce takes; done when the records are committed.
+    /// The epoch in which this broker leads.
+    pub(super) fn epoch(&self) -> LeaderEpoch {
+        self.epoch
+    }
+
+    /// Appends, by the way that every produce takes; done when all in-sync replicas have the records.
     pub(super) async fn append(&self, records: Vec<Record>) -> Result<(), WriteError> {
+        let partition = &self.hosted.partition;
+        if partition.is_below_min_isr() {
+            let in_sync = partition.in_sync_replicas().map_or(0, |replicas| replicas.len());
+            return Err(WriteError::TooFewInSync { in_sync });
+        }
         let records = encode(&records, now_ms())?;
         let broker = self.broker.upgrade().ok_or(WriteError::Stopping)?;
-        broker.appender.append(&self.hosted, AppendRequest { records, origin: Origin::Broker }).await?;
+        let request = AppendRequest { records, origin: Origin::Broker };
+        let appended = broker.appender.append(&self.hosted, request).await?;
+        drop(broker);
+        if let Some(mut commit) = commit::begin(partition, appended.last_offset, self.epoch)? {
+            commit.ready(Instant::now() + COMMIT_WAIT_MAX).await?;
+        }
         Ok(())
     }
 
-    /// Reads the whole partition into the machine; gives the machine and how many records there were.
+    /// Reads the whole partition into the machine, and waits until all in-sync replicas have it: nobody is told what a change of
+    /// leaders could take back. Gives the machine and how many records there were.
     pub(super) async fn load(&self, mut machine: GroupMachine) -> Result<(GroupMachine, u64), LoadError> {
         let log = self.clone();
-        tokio::task::spawn_blocking(move || {
+        let read = tokio::task::spawn_blocking(move || {
             let mut records = 0;
-            log.read(|record| {
+            let end = log.read(|record| {
                 records += 1;
                 machine.replay(record);
             })?;
-            Ok((machine, records))
-        })
-        .await?
+            Ok::<_, LoadError>((machine, records, end))
+        });
+        let (machine, records, end) = read.await??;
+        if let Some(mut commit) = commit::begin(&self.hosted.partition, Offset(end.0 - 1), self.epoch)? {
+            commit.ready(Instant::now() + COMMIT_WAIT_MAX).await?;
+        }
+        Ok((machine, records))
     }
 
-    fn read(&self, mut replay: impl FnMut(Record)) -> Result<(), LoadError> {
+    /// Gives the offset after the last record.
+    fn read(&self, mut replay: impl FnMut(Record)) -> Result<Offset, LoadError> {
         let partition = &self.hosted.partition;
         let mut offset = partition.offsets().log_start;
         loop {
@@ -108,9 +143,9 @@ impl CoordinatorLog {
                 max_bytes: READ_BYTES,
                 min_one_batch: true,
                 isolation: Isolation::LogEnd,
-                current_leader_epoch: None,
+                current_leader_epoch: Some(self.epoch),
             };
-            let Some(slice) = partition.read(&spec)?.slice else { return Ok(()) };
+            let Some(slice) = partition.read(&spec)?.slice else { return Ok(offset) };
             let before = offset;
             for batch in batches(&slice.read()?) {
                 match batch {
@@ -124,7 +159,7 @@ impl CoordinatorLog {
                 }
             }
             if offset <= before {
-                return Ok(());
+                return Ok(offset);
             }
         }
     }

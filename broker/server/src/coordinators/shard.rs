@@ -24,8 +24,11 @@ use super::log::{CoordinatorLog, LoadError, WriteError};
 
 /// Records that may wait for the write before theirs; no command is taken while there are more.
 const WAITING_RECORDS_MAX: usize = 10_000;
-const RELOAD_DELAY_MIN: Duration = Duration::from_millis(200);
-const RELOAD_DELAY_MAX: Duration = Duration::from_secs(30);
+const RELOAD_DELAY_MIN: Duration = Duration::from_millis(100);
+/// In-sync replicas may come back at any time.
+const RELOAD_DELAY_MAX: Duration = Duration::from_secs(2);
+/// How long a shard that is to stop waits for the write under way.
+const LAST_WRITE_WAIT: Duration = Duration::from_secs(1);
 /// Where nothing is due, a wake-up that far away is as good as none.
 const NEVER: Duration = Duration::from_secs(24 * 3_600);
 
@@ -70,12 +73,14 @@ impl Shard {
                     let mut serving = Serving::new(&self.log, machine, (self.topics)());
                     match serving.serve(&mut jobs, &self.stop).await {
                         Ok(()) => break,
+                        Err(_) if self.stop.is_cancelled() => break,
                         Err(error) => tracing::warn!(partition = %self.log, %error, "cannot write group records"),
                     }
                     if serving.has_written {
                         delay = RELOAD_DELAY_MIN;
                     }
                 }
+                Err(_) if self.stop.is_cancelled() => break,
                 Err(error) => tracing::warn!(partition = %self.log, %error, "cannot read group records"),
             }
             self.phase.send_replace(Phase::Unavailable);
@@ -151,6 +156,7 @@ impl<'a> Serving<'a> {
                 biased;
                 result = written(&mut self.writing), if writes => self.finish_write(result)?,
                 () = stop.cancelled(), if !writes => return Ok(()),
+                () = long_after(stop), if writes => return Ok(()),
                 () = tokio::time::sleep_until(due.unwrap_or_else(|| Instant::now() + NEVER)) => self.tick(),
                 job = jobs.recv(), if has_room && !stop.is_cancelled() => match job {
                     Some(job) => self.handle(job),
@@ -224,6 +230,12 @@ fn log_generation(record: &Record) {
         let protocol = protocol_name.as_deref().unwrap_or_default();
         tracing::info!(%group, generation, protocol, members = members.len(), "group settled");
     }
+}
+
+/// In-sync replicas that are stopping too would be waited for in vain.
+async fn long_after(stop: &CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(LAST_WRITE_WAIT).await;
 }
 
 async fn written(writing: &mut Option<Writing<'_>>) -> Result<(), WriteError> {

@@ -11,6 +11,7 @@ use forebay_broker_wire::types::ErrorCode;
 
 use crate::coordinators::Unavailable;
 use crate::io::append::WriteError;
+use crate::io::commit::NotCommitted;
 use crate::metadata::SubmitError;
 
 /// An answer that says no.
@@ -121,6 +122,14 @@ pub(crate) fn code_of_write(error: &WriteError) -> ErrorCode {
             ErrorCode::NotLeaderOrFollower
         }
         WriteError::Flush(_) => ErrorCode::KafkaStorageError,
+    }
+}
+
+pub(crate) fn code_of_commit(error: NotCommitted) -> ErrorCode {
+    match error {
+        NotCommitted::NotEnoughReplicas => ErrorCode::NotEnoughReplicasAfterAppend,
+        NotCommitted::NotLeader => ErrorCode::NotLeaderOrFollower,
+        NotCommitted::Timeout => ErrorCode::RequestTimedOut,
     }
 }
 

@@ -110,6 +110,10 @@ async fn ensure_topic(broker: &Arc<Broker>) -> Result<(), Failure> {
     match results.into_iter().next() {
         // Another client was faster.
         Some(Ok(_) | Err(CreateTopicError::AlreadyExists { .. })) => Ok(()),
+        // The others are starting: the client asks again.
+        Some(Err(error @ CreateTopicError::InvalidReplicationFactor { .. })) => {
+            Err(Failure::new(ErrorCode::CoordinatorNotAvailable, error.to_string()))
+        }
         Some(Err(error)) => Err(Failure::new(code_of_create_topic(&error), error.to_string())),
         None => Err(Failure::new(ErrorCode::CoordinatorNotAvailable, "cannot create __consumer_offsets")),
     }

@@ -32,14 +32,23 @@ pub(crate) fn find_topic(broker: &Broker, name: &Str, id: Uuid) -> Result<Topic,
 
 impl Topic {
     pub(crate) fn partition(&self, broker: &Broker, index: PartitionIndex) -> Result<Arc<Hosted>, Failure> {
-        let known = usize::try_from(index.0).is_ok_and(|index| index < self.image.partitions.len());
-        if !known {
-            let message = format!("topic '{}' has no partition {index}", self.image.name);
-            return Err(Failure::new(ErrorCode::UnknownTopicOrPartition, message));
+        if let Some(hosted) = broker.partitions.get(self.image.id, index) {
+            return Ok(hosted);
         }
-        broker.partitions.get(self.image.id, index).ok_or_else(|| {
-            let message = format!("partition {index} of topic '{}' is not open on this broker", self.image.name);
-            Failure::new(ErrorCode::KafkaStorageError, message)
+        let name = &self.image.name;
+        Err(match self.image.partition(index) {
+            None => {
+                let message = format!("topic '{name}' has no partition {index}");
+                Failure::new(ErrorCode::UnknownTopicOrPartition, message)
+            }
+            Some(partition) if !partition.replicas.contains(&broker.id()) => {
+                let message = format!("this broker has no replica of partition {index} of topic '{name}'");
+                Failure::new(ErrorCode::NotLeaderOrFollower, message)
+            }
+            Some(_) => {
+                let message = format!("partition {index} of topic '{name}' is not open on this broker");
+                Failure::new(ErrorCode::KafkaStorageError, message)
+            }
         })
     }
 

@@ -24,6 +24,7 @@ mod heartbeat;
 mod incremental_alter_configs;
 pub(crate) mod init_producer_id;
 mod join_group;
+mod leader_hint;
 mod leave_group;
 mod list_config_resources;
 mod list_groups;

@@ -2,29 +2,37 @@
 //!
 //! What must hold: the batches of one connection reach a partition in the order they came (`begin` queues them before the
 //! next request is read); a partition that fails does not stop the others, and says why in words; with acks=0 an error
-//! ends the connection, which is the only way to tell such a client.
+//! ends the connection, which is the only way to tell such a client; with acks=all nothing is answered as written before
+//! all in-sync replicas have it (`commit.rs`), duplicates included, and nobody waits longer than the request says.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_broker_partition::{AppendRequest, Origin};
+use forebay_broker_partition::{AppendRequest, Appended, Origin};
 use forebay_broker_wire::messages::produce::{
-    PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse,
+    LeaderIdAndEpoch, NodeEndpoint, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
+    TopicProduceResponse,
 };
-use forebay_broker_wire::types::{ApiKey, ErrorCode, PartitionIndex, Str, Uuid};
+use forebay_broker_wire::types::{ApiKey, ErrorCode, LeaderEpoch, PartitionIndex, Str, Uuid};
+use tokio::time::Instant;
 
-use super::error_code::{Failure, code_of_write};
+use super::error_code::{Failure, code_of_commit, code_of_write};
+use super::leader_hint::{self, LeaderHint};
 use super::lookup::{Topic, find_topic};
 use super::request::{RequestContext, RequestError};
 use super::{Finished, encode};
 use crate::broker::Broker;
 use crate::io::append::{PendingAppend, WriteResult, settle};
+use crate::io::commit::{self, Commit, NotCommitted};
 use crate::partitions::Hosted;
 
 /// zstd came with this version; an older client could not read it back.
 const ZSTD_FROM_VERSION: i16 = 7;
+/// From this version on an answer says who leads instead.
+const HINTS_FROM_VERSION: i16 = 10;
 /// Where a record batch has its attributes, and what of them says how it is compressed.
 const ATTRIBUTES_LOW_BYTE: usize = 22;
 const COMPRESSION_MASK: u8 = 0x07;
@@ -38,6 +46,8 @@ pub(crate) struct PendingProduce {
     broker: Arc<Broker>,
     context: RequestContext,
     acks: i16,
+    /// When who waits for other replicas is told that it took too long.
+    deadline: Instant,
     topics: Vec<PendingTopic>,
 }
 
@@ -54,9 +64,10 @@ struct PendingPartition {
 }
 
 enum State {
-    Waiting(PendingAppend),
-    Done(WriteResult),
-    Refused(Failure),
+    Waiting(PendingAppend, LeaderEpoch),
+    Committing(Appended, Commit),
+    Done(Appended),
+    Failed(Failure),
 }
 
 pub(crate) async fn begin(broker: &Arc<Broker>, context: RequestContext, request: ProduceRequest) -> PendingProduce {
@@ -69,7 +80,9 @@ pub(crate) async fn begin(broker: &Arc<Broker>, context: RequestContext, request
         }
         topics.push(PendingTopic { name: data.name, id: data.topic_id, partitions });
     }
-    PendingProduce { broker: Arc::clone(broker), context, acks: request.acks, topics }
+    let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
+    let deadline = Instant::from_std(context.received_at) + timeout;
+    PendingProduce { broker: Arc::clone(broker), context, acks: request.acks, deadline, topics }
 }
 
 fn check_request(acks: i16) -> Result<(), Failure> {
@@ -93,28 +106,28 @@ async fn begin_partition(
         check_records(&records, context.api_version)?;
         let hosted = topic.partition(broker, PartitionIndex(index))?;
         if acks == ALL_IN_SYNC {
-            check_in_sync(topic, &hosted)?;
+            check_in_sync(&hosted)?;
         }
         Ok(hosted)
     });
     match hosted {
         Ok(hosted) => {
+            let epoch = hosted.partition.leader_epoch();
             let pending = broker.appender.begin(&hosted, AppendRequest { records, origin: Origin::Client }).await;
-            PendingPartition { index, hosted: Some(hosted), state: State::Waiting(pending) }
+            PendingPartition { index, hosted: Some(hosted), state: State::Waiting(pending, epoch) }
         }
-        Err(failure) => PendingPartition { index, hosted: None, state: State::Refused(failure) },
+        Err(failure) => PendingPartition { index, hosted: None, state: State::Failed(failure) },
     }
 }
 
 /// acks=all promises as many replicas as the topic wants at least.
-fn check_in_sync(topic: &Topic, hosted: &Hosted) -> Result<(), Failure> {
-    let in_sync = topic.image.partition(hosted.index).map_or(0, |partition| partition.in_sync_replicas.len());
-    let wanted = hosted.min_insync_replicas();
-    if in_sync >= wanted {
+fn check_in_sync(hosted: &Hosted) -> Result<(), Failure> {
+    if !hosted.partition.is_below_min_isr() {
         return Ok(());
     }
-    let message =
-        format!("{in_sync} replicas are in sync, but min.insync.replicas of topic '{}' is {wanted}", topic.image.name);
+    let in_sync = hosted.partition.in_sync_replicas().map_or(0, |replicas| replicas.len());
+    let (topic, wanted) = (&hosted.topic, hosted.min_insync_replicas());
+    let message = format!("{in_sync} replicas are in sync, but min.insync.replicas of topic '{topic}' is {wanted}");
     Err(Failure::new(ErrorCode::NotEnoughReplicas, message))
 }
 
@@ -136,11 +149,9 @@ fn check_records(records: &Bytes, api_version: i16) -> Result<(), Failure> {
 impl PendingProduce {
     /// Waits until every partition has answered. Safe to cancel.
     pub(crate) async fn ready(&mut self) {
+        let (all, deadline) = (self.acks == ALL_IN_SYNC, self.deadline);
         for partition in self.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
-            if let State::Waiting(pending) = &mut partition.state {
-                let received = pending.await;
-                partition.state = State::Done(settle(received));
-            }
+            partition.ready(all, deadline).await;
         }
     }
 
@@ -151,8 +162,10 @@ impl PendingProduce {
     }
 
     pub(crate) fn finish(self) -> Result<Finished, RequestError> {
-        let Self { broker, context, acks, topics } = self;
-        let responses: Vec<_> = topics.into_iter().map(|topic| finish_topic(topic, context.api_version)).collect();
+        let Self { broker, context, acks, topics, .. } = self;
+        let mut hints = Hints::new(&broker, &context);
+        let responses: Vec<_> =
+            topics.into_iter().map(|topic| finish_topic(topic, context.api_version, &mut hints)).collect();
         let received_at = context.received_at;
         if acks == 0 {
             let mut partitions = responses.iter().flat_map(|topic| &topic.partition_responses);
@@ -162,23 +175,66 @@ impl PendingProduce {
             }
             return Ok(Finished { api_key: ApiKey::Produce, received_at, answer: None });
         }
-        let response = ProduceResponse { responses, ..ProduceResponse::default() };
+        let response = ProduceResponse { responses, node_endpoints: hints.endpoints(), ..ProduceResponse::default() };
         let answer = encode(&broker, &context, &response, Vec::new())?;
         Ok(Finished { api_key: ApiKey::Produce, received_at, answer: Some(answer) })
     }
 }
 
-fn finish_topic(topic: PendingTopic, api_version: i16) -> TopicProduceResponse {
-    let partition_responses = topic.partitions.into_iter().map(finish_partition).collect();
+impl PendingPartition {
+    /// Safe to cancel: what has been learned is kept.
+    async fn ready(&mut self, all: bool, deadline: Instant) {
+        if let State::Waiting(pending, epoch) = &mut self.state {
+            let written = settle(pending.await);
+            self.state = written_state(self.hosted.as_ref(), written, *epoch, all);
+        }
+        if let State::Committing(appended, commit) = &mut self.state {
+            self.state = match commit.ready(deadline).await {
+                Ok(()) => State::Done(*appended),
+                Err(error) => State::Failed(not_committed(error)),
+            };
+        }
+    }
+}
+
+fn written_state(hosted: Option<&Arc<Hosted>>, written: WriteResult, epoch: LeaderEpoch, all: bool) -> State {
+    let appended = match written {
+        Ok(appended) => appended,
+        Err(error) => return State::Failed(Failure::new(code_of_write(&error), error.to_string())),
+    };
+    let Some(hosted) = hosted.filter(|_| all) else { return State::Done(appended) };
+    match commit::begin(&hosted.partition, appended.last_offset, epoch) {
+        Ok(None) => State::Done(appended),
+        Ok(Some(commit)) => State::Committing(appended, commit),
+        Err(error) => State::Failed(not_committed(error)),
+    }
+}
+
+fn not_committed(error: NotCommitted) -> Failure {
+    Failure::new(code_of_commit(error), error.to_string())
+}
+
+fn finish_topic(topic: PendingTopic, api_version: i16, hints: &mut Hints<'_>) -> TopicProduceResponse {
+    let PendingTopic { name, id, partitions } = topic;
+    let partition_responses = partitions
+        .into_iter()
+        .map(|partition| {
+            let mut response = finish_partition(partition);
+            if response.error_code == ErrorCode::NotLeaderOrFollower.code() {
+                response.current_leader = hints.leader(&name, id, response.index);
+            }
+            response
+        })
+        .collect();
     // From version 13 on a topic is named by its id only.
-    let (name, topic_id) = if api_version >= 13 { (Str::default(), topic.id) } else { (topic.name, Uuid::ZERO) };
+    let (name, topic_id) = if api_version >= 13 { (Str::default(), id) } else { (name, Uuid::ZERO) };
     TopicProduceResponse { name, topic_id, partition_responses }
 }
 
 fn finish_partition(partition: PendingPartition) -> PartitionProduceResponse {
     let PendingPartition { index, hosted, state } = partition;
     let failure = match state {
-        State::Done(Ok(appended)) => {
+        State::Done(appended) => {
             if let Some(hosted) = hosted {
                 hosted.count_in(&appended);
             }
@@ -190,9 +246,10 @@ fn finish_partition(partition: PendingPartition) -> PartitionProduceResponse {
                 ..PartitionProduceResponse::default()
             };
         }
-        State::Done(Err(error)) => Failure::new(code_of_write(&error), error.to_string()),
-        State::Refused(failure) => failure,
-        State::Waiting(_) => Failure::new(ErrorCode::UnknownServerError, "answered before the append was"),
+        State::Failed(failure) => failure,
+        State::Waiting(..) | State::Committing(..) => {
+            Failure::new(ErrorCode::UnknownServerError, "answered before the append was")
+        }
     };
     PartitionProduceResponse {
         index,
@@ -200,5 +257,37 @@ fn finish_partition(partition: PendingPartition) -> PartitionProduceResponse {
         base_offset: -1,
         error_message: Some(failure.message.as_str().into()),
         ..PartitionProduceResponse::default()
+    }
+}
+
+/// Where the partitions that this broker does not lead are led (KIP-951).
+struct Hints<'a> {
+    broker: &'a Broker,
+    context: &'a RequestContext,
+    found: Vec<LeaderHint>,
+}
+
+impl<'a> Hints<'a> {
+    fn new(broker: &'a Broker, context: &'a RequestContext) -> Self {
+        Self { broker, context, found: Vec::new() }
+    }
+
+    fn leader(&mut self, name: &Str, id: Uuid, index: i32) -> LeaderIdAndEpoch {
+        if self.context.api_version < HINTS_FROM_VERSION {
+            return LeaderIdAndEpoch::default();
+        }
+        let Some(hint) = leader_hint::find(self.broker, name, id, PartitionIndex(index)) else {
+            return LeaderIdAndEpoch::default();
+        };
+        let leader = LeaderIdAndEpoch { leader_id: hint.leader.0, leader_epoch: hint.epoch.0 };
+        self.found.push(hint);
+        leader
+    }
+
+    fn endpoints(self) -> Vec<NodeEndpoint> {
+        let nodes = leader_hint::nodes(self.broker, &self.context.listener, &self.found).into_iter();
+        nodes
+            .map(|node| NodeEndpoint { node_id: node.id.0, host: node.host, port: node.port, rack: node.rack })
+            .collect()
     }
 }

@@ -8,6 +8,7 @@ use forebay_broker_wire::frame::{FrameError, RequestHeader};
 use forebay_broker_wire::primitives::{DecodeError, Decoder};
 use forebay_broker_wire::types::{ApiKey, Str};
 use thiserror::Error;
+use tokio::sync::Notify;
 
 use super::versions;
 use crate::net::connection::Peer;
@@ -22,6 +23,8 @@ pub(crate) struct RequestContext {
     /// Name of the listener the client came in by: it decides which address it is told.
     pub(crate) listener: Arc<str>,
     pub(crate) received_at: Instant,
+    /// Told when the client sends its next request while this one waits.
+    pub(crate) hurry: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -71,6 +74,7 @@ impl Request {
             correlation_id,
             listener: Arc::clone(&peer.listener),
             received_at,
+            hurry: Arc::clone(&peer.hurry),
         };
         Ok(Self { api_key, context, body })
     }

@@ -3,7 +3,7 @@
 //! What must hold: each partition belongs to one thread, so its batches are written in the order they were handed over;
 //! what waits for a partition goes down in one `Partition::append`; where the topic asks for it (`flush.messages`), one
 //! flush covers all of it before any of it is acknowledged; a job always gets an answer, also while stopping. Queues are
-//! bounded: a full one holds back the connections that fill it.
+//! bounded: a full one holds back the connections that fill it. What followers write goes by the same threads.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -43,6 +43,8 @@ struct Append {
 
 enum Job {
     Append(Append),
+    /// Other work on the thread's partitions.
+    Run(Box<dyn FnOnce() + Send>),
     Stop,
 }
 
@@ -91,6 +93,25 @@ impl Appender {
         settle(self.begin(hosted, request).await.await)
     }
 
+    /// How many threads there are; a partition belongs to the one of its number modulo this.
+    pub(crate) fn threads(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Runs other work on partitions of the thread that they belong to. `None` when that thread has stopped.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        thread: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let (reply, result) = oneshot::channel();
+        let job = Job::Run(Box::new(move || {
+            let _given_up = reply.send(work());
+        }));
+        self.queues.get(thread)?.send(job).await.ok()?;
+        result.await.ok()
+    }
+
     /// Lets the threads finish what is queued, and ends them. Blocks.
     pub(crate) fn stop(&self) {
         for queue in &self.queues {
@@ -121,6 +142,7 @@ fn run(mut queue: mpsc::Receiver<Job>, busy: &BusyTime) {
         for job in jobs.drain(..) {
             match job {
                 Job::Append(append) => collect(&mut groups, append),
+                Job::Run(work) => work(),
                 Job::Stop => stopping = true,
             }
         }

@@ -3,6 +3,7 @@
 
 pub(crate) mod append;
 pub(crate) mod busy;
+pub(crate) mod commit;
 pub(crate) mod flusher;
 pub(crate) mod maintenance;
 mod recompress;

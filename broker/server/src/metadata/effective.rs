@@ -6,6 +6,7 @@ use forebay_broker_config::{
     BrokerConfig, CompressionType, Layers, Scope, Settings, TimestampType, TopicConfig, effective_value,
 };
 use forebay_broker_machines::metadata::{MetadataImage, TopicImage};
+use forebay_broker_partition::Settings as ReplicationSettings;
 use forebay_broker_storage::{LogConfig, TimestampType as LogTimestampType};
 use forebay_broker_wire::records::Compression;
 use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
@@ -55,6 +56,18 @@ pub(crate) struct PartitionSettings {
     /// How batches are stored; none keeps them as they come.
     pub(crate) compression: Option<Compression>,
     pub(crate) min_insync_replicas: usize,
+    pub(crate) lag_time_max_ms: i64,
+}
+
+impl PartitionSettings {
+    /// What replication obeys. When a record counts as written is the log's to say.
+    pub(crate) fn replication(&self) -> ReplicationSettings {
+        ReplicationSettings {
+            min_insync_replicas: self.min_insync_replicas,
+            lag_time_max_ms: self.lag_time_max_ms,
+            ..ReplicationSettings::default()
+        }
+    }
 }
 
 /// A topic's settings as one of its partitions takes them.
@@ -77,6 +90,7 @@ pub(crate) fn partition_settings(
             CompressionType::Zstd => Some(Compression::Zstd),
         },
         min_insync_replicas: usize::try_from(settings.min_insync_replicas).unwrap_or(1),
+        lag_time_max_ms: i64::try_from(config.replica.lag_time_max_ms).unwrap_or(i64::MAX),
     }
 }
 

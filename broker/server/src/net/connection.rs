@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, timeout};
 
 use super::frame::{Frame, FrameError, FrameReader};
@@ -42,6 +43,8 @@ pub(crate) enum ConnectionError {
 pub(crate) struct Peer {
     pub(crate) host: Arc<str>,
     pub(crate) listener: Arc<str>,
+    /// Told when it sends another request while one waits for bytes: a follower has more to ask for.
+    pub(crate) hurry: Arc<Notify>,
 }
 
 pub(crate) struct Connection {
@@ -55,7 +58,7 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(broker: Arc<Broker>, stream: TcpStream, address: SocketAddr, listener: Arc<str>) -> Self {
         let reader = FrameReader::new(broker.limits.request_max_bytes, broker.budget.clone());
-        let peer = Peer { host: address.ip().to_canonical().to_string().into(), listener };
+        let peer = Peer { host: address.ip().to_canonical().to_string().into(), listener, hurry: Arc::default() };
         Self { broker, stream, peer, reader, in_flight: VecDeque::new() }
     }
 
@@ -122,9 +125,12 @@ impl Connection {
             tokio::select! {
                 biased;
                 finished = handlers::handle(&self.broker, request) => finished?,
-                () = hung_up(&self.stream) => return Err(ConnectionError::HungUp),
+                () = hung_up(&self.stream, &self.peer.hurry) => return Err(ConnectionError::HungUp),
             }
         } else {
+            if request.waits() {
+                self.peer.hurry.notify_one();
+            }
             handlers::handle(&self.broker, request).await?
         };
         self.write(async |sender, broker| put(sender, broker, &finished).await).await
@@ -185,11 +191,14 @@ async fn is_ready(in_flight: &mut VecDeque<(PendingProduce, Frame)>) -> bool {
     }
 }
 
-/// Returns when the client has closed its side; never when it sends more instead.
-async fn hung_up(stream: &TcpStream) {
+/// Returns when the client has closed its side; when it sends more instead, that is told and this never returns.
+async fn hung_up(stream: &TcpStream, hurry: &Notify) {
     match stream.peek(&mut [0]).await {
         Ok(0) | Err(_) => {}
-        Ok(_) => std::future::pending().await,
+        Ok(_) => {
+            hurry.notify_one();
+            std::future::pending::<()>().await;
+        }
     }
 }
 

@@ -5,12 +5,14 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use forebay_broker_partition::{Appended, FlushError, Partition};
+use forebay_broker_machines::metadata::PartitionImage;
+use forebay_broker_partition::{Appended, FlushError, Partition, RoleKind};
 use forebay_broker_storage::LogDir;
 use forebay_broker_wire::records::Compression;
-use forebay_broker_wire::types::{LeaderEpoch, PartitionIndex, Uuid};
+use forebay_broker_wire::types::{PartitionIndex, Uuid};
 use prometheus::Histogram;
 
+use crate::io::append::now_ms;
 use crate::io::flusher::Flusher;
 use crate::metadata::effective::PartitionSettings;
 use crate::metrics::TopicMetrics;
@@ -28,8 +30,9 @@ pub(crate) struct Hosted {
     /// Its own number, which says which disk thread it belongs to.
     pub(crate) number: usize,
     pub(crate) topic: Arc<str>,
+    pub(crate) topic_id: Uuid,
     pub(crate) index: PartitionIndex,
-    pub(crate) partition: Partition,
+    pub(crate) partition: Arc<Partition>,
     pub(crate) topic_metrics: TopicMetrics,
     pub(crate) dir: Arc<HostedDir>,
     in_force: ArcSwap<InForce>,
@@ -47,7 +50,7 @@ struct InForce {
 
 impl InForce {
     fn of(settings: &PartitionSettings) -> Self {
-        let PartitionSettings { log, compression, min_insync_replicas } = settings;
+        let PartitionSettings { log, compression, min_insync_replicas, .. } = settings;
         Self { flush_ms: log.flush_ms, compression: *compression, min_insync_replicas: *min_insync_replicas }
     }
 }
@@ -59,21 +62,21 @@ pub(super) struct Place {
     pub(super) topic: Arc<str>,
     pub(super) topic_id: Uuid,
     pub(super) index: PartitionIndex,
-    pub(super) leader_epoch: LeaderEpoch,
     pub(super) dir: Arc<HostedDir>,
 }
 
 impl Hosted {
     pub(super) fn new(
         place: Place,
-        partition: Partition,
+        partition: Arc<Partition>,
         topic_metrics: TopicMetrics,
         settings: &PartitionSettings,
     ) -> Arc<Self> {
-        let Place { number, topic, index, dir, .. } = place;
+        let Place { number, topic, topic_id, index, dir } = place;
         Arc::new_cyclic(|this| Self {
             number,
             topic,
+            topic_id,
             index,
             partition,
             topic_metrics,
@@ -86,7 +89,22 @@ impl Hosted {
 
     pub(super) fn update_settings(&self, settings: PartitionSettings) {
         self.in_force.store(Arc::new(InForce::of(&settings)));
+        self.partition.update_replication(settings.replication());
         self.partition.update_config(settings.log);
+    }
+
+    /// Leads or follows as the metadata says. Blocks while a batch is being written.
+    pub(super) fn assign(&self, image: &PartitionImage) {
+        if image.leader == Some(self.dir.log_dir.identity().node_id) {
+            self.partition.become_leader(image, now_ms());
+        } else {
+            self.partition.become_follower(image, now_ms());
+        }
+    }
+
+    /// Whether this broker leads it.
+    pub(crate) fn leads(&self) -> bool {
+        self.partition.role() == RoleKind::Leader
     }
 
     /// How batches are stored; none keeps them as they come.

@@ -2,21 +2,25 @@
 //!
 //! What must hold: the data path looks up without waiting for a change in progress; a partition in the image with this
 //! broker among its replicas is open before the change that brought it is answered; a log directory of an older topic of
-//! the same name is set aside, never mixed in and never destroyed; one partition that can't be opened keeps no other from it.
+//! the same name is set aside, never mixed in and never destroyed; one partition that can't be opened keeps no other from it,
+//! and is tried again. Roles are taken only from images that have this life's registration: an older one says what an
+//! earlier life was to do.
 
 mod changes;
 mod hosted;
 mod open;
 mod per_dir;
+mod strays;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use forebay_broker_config::{BrokerConfig, TopicConfig};
 use forebay_broker_machines::metadata::{MetadataImage, TopicImage};
 use forebay_broker_storage::LogName;
-use forebay_broker_wire::types::{BrokerId, LeaderEpoch, PartitionIndex, Uuid};
+use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
 use parking_lot::{Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
 
@@ -27,7 +31,11 @@ use crate::io::append::now_ms;
 use crate::metadata::effective::{self, PartitionSettings};
 use crate::metrics::Metrics;
 
-type Key = (Uuid, PartitionIndex);
+/// Which partition: its topic's id and its index.
+pub(crate) type Key = (Uuid, PartitionIndex);
+
+/// How long a partition that could not be opened is left alone.
+const OPEN_AGAIN_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct PartitionTable {
@@ -47,14 +55,42 @@ struct Following {
     image: Arc<MetadataImage>,
     /// Which directory has which log; new ones go where the fewest are.
     located: HashMap<LogName, usize>,
+    /// The registration whose roles were taken.
+    assigned_epoch: Option<i64>,
+    /// What could not be opened.
+    failed: Vec<Key>,
+    /// What may lie on a directory that this life of the broker does without: beginning it anew elsewhere would be another log.
+    offline: Vec<Key>,
+    /// A directory is missing, and no image was followed yet.
+    first_without_all_dirs: bool,
+    retry_at: Instant,
+    /// Counts how often opening was tried again.
+    opened_late: u64,
+}
+
+/// See [`PartitionTable::followed`].
+#[derive(Debug)]
+pub(crate) struct Followed {
+    pub(crate) image: Arc<MetadataImage>,
+    /// Roles may be others than the image before had, whatever has changed in the image, when this is another.
+    pub(crate) roles: (Option<i64>, u64),
+}
+
+/// What a change is made with.
+struct Means<'a> {
+    image: &'a Arc<MetadataImage>,
+    config: &'a BrokerConfig,
+    metrics: &'a Metrics,
+    progress: &'a (dyn Fn(Progress) + Sync),
 }
 
 impl PartitionTable {
-    /// A table with nothing open. `located` are the logs that were found, by directory.
+    /// A table with nothing open. `located` are the logs that were found, by directory; `all_dirs` says that no directory is missing.
     pub(crate) fn new(
         broker_id: BrokerId,
         dirs: Vec<Arc<HostedDir>>,
         located: HashMap<LogName, usize>,
+        all_dirs: bool,
         shutdown: CancellationToken,
     ) -> Self {
         Self {
@@ -62,7 +98,16 @@ impl PartitionTable {
             dirs,
             open: RwLock::new(HashMap::new()),
             next_number: AtomicUsize::new(0),
-            following: Mutex::new(Following { image: Arc::new(MetadataImage::default()), located }),
+            following: Mutex::new(Following {
+                image: Arc::new(MetadataImage::default()),
+                located,
+                assigned_epoch: None,
+                failed: Vec::new(),
+                offline: Vec::new(),
+                first_without_all_dirs: !all_dirs,
+                retry_at: Instant::now(),
+                opened_late: 0,
+            }),
             shutdown,
             incomplete: AtomicBool::new(false),
         }
@@ -95,62 +140,144 @@ impl PartitionTable {
         all
     }
 
-    /// Opens, configures and removes partitions until the table is as `image` says; an older image than the one followed
-    /// already changes nothing. `progress` hears how many are to be opened, then of each one opened. Blocks.
+    /// Opens, configures and removes partitions and gives them their roles, until the table is as `image` says; an older image than the
+    /// one followed already changes nothing. `broker_epoch` is this life's registration. Blocks.
     pub(crate) fn follow(
         &self,
         image: &Arc<MetadataImage>,
         config: &BrokerConfig,
         metrics: &Metrics,
+        broker_epoch: i64,
         progress: &(dyn Fn(Progress) + Sync),
     ) {
         let mut following = self.following.lock();
         if image.version() < following.image.version() {
             return;
         }
-        let changes = changes(&following.image, image, self.broker_id);
+        let means = Means { image, config, metrics, progress };
+        let registered = image.brokers().any(|broker| broker.id == self.broker_id && broker.epoch == broker_epoch);
+        let anew = registered && following.assigned_epoch != Some(broker_epoch);
+        let mut changes = changes(&following.image, image, self.broker_id, anew);
         for topic in &changes.removed {
             self.remove(topic, &mut following.located, metrics);
         }
+        for (topic, index) in &changes.left {
+            self.leave(topic, *index, &mut following.located);
+        }
+        if anew && following.assigned_epoch.is_none() {
+            strays::remove(image, self.broker_id, &self.dirs, &mut following.located);
+        }
         self.commit_deletions();
-        progress(Progress::ToOpen(changes.open.len()));
-        let places = changes.open.iter().map(|(topic, index)| self.place(topic, *index, &mut following.located));
-        let settings = |topic: &TopicImage, settings: &TopicConfig, index: PartitionIndex| {
-            effective::partition_settings(config, image, settings, (topic.id, index))
+        if std::mem::take(&mut following.first_without_all_dirs) {
+            let Following { located, offline, .. } = &mut *following;
+            changes.open.retain(|(topic, index)| {
+                let found = located.contains_key(&LogName::new(&topic.name, index.0));
+                offline.extend((!found).then_some((topic.id, *index)));
+                found
+            });
+        }
+        let again = self.due_again(&mut following, image);
+        changes.open.extend(again.iter().cloned());
+        let places =
+            changes.open.iter().map(|(topic, index)| self.place(topic, *index, &mut following.located)).collect();
+        let failed = self.open_all(places, &changes.open, &means);
+        following.opened_late += u64::from(!again.is_empty());
+        following.failed.extend(failed);
+        self.configure(&changes.configure, &means);
+        if registered {
+            for (topic, index) in changes.assign.iter().chain(&again) {
+                if let (Some(hosted), Some(partition)) = (self.get(topic.id, *index), topic.partition(*index)) {
+                    hosted.assign(partition);
+                }
+            }
+            following.assigned_epoch = Some(broker_epoch);
+        }
+        following.image = Arc::clone(image);
+    }
+
+    /// Partitions that are to be tried again now.
+    fn due_again(&self, following: &mut Following, image: &MetadataImage) -> Vec<(Arc<TopicImage>, PartitionIndex)> {
+        if following.failed.is_empty() || Instant::now() < following.retry_at {
+            return Vec::new();
+        }
+        following.retry_at = Instant::now() + OPEN_AGAIN_EVERY;
+        let here = |(id, index): Key| {
+            let topic = image.topic_by_id(id)?;
+            topic.partition(index)?.replicas.contains(&self.broker_id).then(|| (Arc::clone(topic), index))
         };
+        std::mem::take(&mut following.failed).into_iter().filter_map(here).collect()
+    }
+
+    /// Gives those that could not be opened.
+    fn open_all(&self, places: Vec<Place>, open: &[(Arc<TopicImage>, PartitionIndex)], means: &Means<'_>) -> Vec<Key> {
+        (means.progress)(Progress::ToOpen(places.len()));
         // Partitions of one topic come together: what holds for the topic is found once.
         let mut of_topic: Option<(Uuid, TopicConfig)> = None;
         let logs: Vec<_> = places
-            .zip(&changes.open)
+            .into_iter()
+            .zip(open)
             .map(|(place, (topic, index))| {
                 let known = of_topic.take().filter(|(id, _)| *id == topic.id);
-                let (_, found) =
-                    of_topic.insert(known.unwrap_or_else(|| (topic.id, effective::topic_config(config, image, topic))));
-                (place, settings(topic, found, *index))
+                let found = || (topic.id, effective::topic_config(means.config, means.image, topic));
+                let (_, found) = of_topic.insert(known.unwrap_or_else(found));
+                let settings = means.settings(topic, found, *index);
+                (place, settings)
             })
             .collect();
+        let failed = Mutex::new(Vec::new());
         per_dir::for_each(
             logs,
             |(place, _)| &place.dir,
-            config.threads.recovery_per_data_dir,
+            means.config.threads.recovery_per_data_dir,
             |(place, settings)| {
                 if self.shutdown.is_cancelled() {
                     self.incomplete.store(true, Ordering::Relaxed);
                     return;
                 }
-                self.open_one(place, &settings, metrics);
-                progress(Progress::Opened);
+                let key = (place.topic_id, place.index);
+                if !self.open_one(place, &settings, means.metrics) {
+                    failed.lock().push(key);
+                }
+                (means.progress)(Progress::Opened);
             },
         );
-        for topic in &changes.configure {
-            let found = effective::topic_config(config, image, topic);
+        failed.into_inner()
+    }
+
+    fn configure(&self, topics: &[Arc<TopicImage>], means: &Means<'_>) {
+        for topic in topics {
+            let found = effective::topic_config(means.config, means.image, topic);
             for partition in &topic.partitions {
                 if let Some(hosted) = self.get(topic.id, partition.index) {
-                    hosted.update_settings(settings(topic, &found, partition.index));
+                    hosted.update_settings(means.settings(topic, &found, partition.index));
                 }
             }
         }
-        following.image = Arc::clone(image);
+    }
+
+    /// What the roles of the open partitions come from.
+    pub(crate) fn followed(&self) -> Followed {
+        let following = self.following.lock();
+        let roles = (following.assigned_epoch, following.opened_late);
+        Followed { image: Arc::clone(&following.image), roles }
+    }
+
+    /// Whether something waits to be opened.
+    pub(crate) fn has_failed(&self) -> bool {
+        !self.following.lock().failed.is_empty()
+    }
+
+    /// Replicas that this broker should have and cannot serve: not opened, or on a directory that has failed or is missing.
+    #[expect(dead_code, reason = "for the controller, which is to move leaders away")]
+    pub(crate) fn on_failed_dirs(&self) -> Vec<Key> {
+        let mut keys = {
+            let following = self.following.lock();
+            [following.failed.as_slice(), &following.offline].concat()
+        };
+        let open = self.open.read();
+        let failed = open.iter().filter(|(_, hosted)| hosted.dir.log_dir.poisoned().is_some());
+        keys.extend(failed.map(|(key, _)| *key));
+        keys
     }
 
     fn place(&self, topic: &TopicImage, index: PartitionIndex, located: &mut HashMap<LogName, usize>) -> Place {
@@ -167,33 +294,39 @@ impl PartitionTable {
             topic: Arc::clone(&topic.name),
             topic_id: topic.id,
             index,
-            leader_epoch: leader_epoch(topic, index),
             dir: Arc::clone(&self.dirs[dir]),
         }
     }
 
-    fn open_one(&self, place: Place, settings: &PartitionSettings, metrics: &Metrics) {
-        match open::open(&place, settings.log.clone()) {
+    fn open_one(&self, place: Place, settings: &PartitionSettings, metrics: &Metrics) -> bool {
+        match open::open(&place, settings) {
             Ok(partition) => {
                 let key = (place.topic_id, place.index);
                 let topic_metrics = metrics.topic(&place.topic);
-                self.open.write().insert(key, Hosted::new(place, partition, topic_metrics, settings));
+                let hosted = Hosted::new(place, Arc::new(partition), topic_metrics, settings);
+                self.open.write().insert(key, hosted);
+                true
             }
             Err(error) => {
                 tracing::error!(topic = %place.topic, partition = %place.index, %error, "a partition could not be opened");
+                false
             }
         }
     }
 
     fn remove(&self, topic: &TopicImage, located: &mut HashMap<LogName, usize>, metrics: &Metrics) {
         for partition in &topic.partitions {
-            located.remove(&LogName::new(&topic.name, partition.index.0));
-            let Some(hosted) = self.open.write().remove(&(topic.id, partition.index)) else { continue };
-            if let Err(error) = hosted.partition.delete(now_ms()) {
-                tracing::error!(topic = %topic.name, partition = %partition.index, %error, "a deleted partition's log is left");
-            }
+            self.leave(topic, partition.index, located);
         }
         metrics.forget_topic(&topic.name);
+    }
+
+    fn leave(&self, topic: &TopicImage, index: PartitionIndex, located: &mut HashMap<LogName, usize>) {
+        located.remove(&LogName::new(&topic.name, index.0));
+        let Some(hosted) = self.open.write().remove(&(topic.id, index)) else { return };
+        if let Err(error) = hosted.partition.delete(now_ms()) {
+            tracing::error!(topic = %topic.name, partition = %index, %error, "a deleted partition's log is left");
+        }
     }
 
     /// Once for all that one change of the metadata removed.
@@ -229,9 +362,10 @@ impl PartitionTable {
     }
 }
 
-fn leader_epoch(topic: &TopicImage, index: PartitionIndex) -> LeaderEpoch {
-    let partition = topic.partitions.iter().find(|partition| partition.index == index);
-    partition.map_or(LeaderEpoch(0), |partition| partition.leader_epoch)
+impl Means<'_> {
+    fn settings(&self, topic: &TopicImage, settings: &TopicConfig, index: PartitionIndex) -> PartitionSettings {
+        effective::partition_settings(self.config, self.image, settings, (topic.id, index))
+    }
 }
 
 /// What a caller of `follow` may want to show.

@@ -1,24 +1,34 @@
-//! Opening one log of a topic, whatever else has its name.
+//! Opening one replica, whatever else has its topic's name.
 
 use forebay_broker_partition::{OpenPartition, Partition};
-use forebay_broker_storage::{LogConfig, LogName, OpenLogError, TopicIdError};
+use forebay_broker_storage::{LogName, OpenLogError, TopicIdError};
+use forebay_broker_wire::types::LeaderEpoch;
 
 use super::hosted::Place;
+use crate::metadata::effective::PartitionSettings;
+
+/// The metadata says later who leads it.
+const NO_ROLE_YET: LeaderEpoch = LeaderEpoch(-1);
 
 /// Opens one log. A directory of another topic of this name is set aside first.
-pub(super) fn open(place: &Place, config: LogConfig) -> Result<Partition, OpenLogError> {
+pub(super) fn open(place: &Place, settings: &PartitionSettings) -> Result<Partition, OpenLogError> {
     let name = LogName::new(&place.topic, place.index.0);
     let log_dir = &place.dir.log_dir;
-    let wanted =
-        OpenPartition { name: name.clone(), topic_id: Some(place.topic_id), leader_epoch: place.leader_epoch, config };
-    let opened = match Partition::open(log_dir, wanted.clone()) {
+    let wanted = OpenPartition {
+        name: name.clone(),
+        topic_id: Some(place.topic_id),
+        leader_epoch: NO_ROLE_YET,
+        config: settings.log.clone(),
+    };
+    let replication = settings.replication();
+    let opened = match Partition::open_replica(log_dir, wanted.clone(), replication) {
         Err(OpenLogError::TopicId(TopicIdError::Mismatch { found, .. })) => {
             let from = log_dir.path().join(name.to_string());
             // Not the name of a log any more: nothing will open or delete it.
             let aside = log_dir.path().join(format!("{name}.{found}-stray"));
             tracing::warn!(log = %name, aside = %aside.display(), "the directory belongs to an older topic of this name: set aside");
             log_dir.disk().rename(&from, &aside)?;
-            Partition::open(log_dir, wanted)
+            Partition::open_replica(log_dir, wanted, replication)
         }
         opened => opened,
     };

@@ -67,7 +67,6 @@ impl Asker {
 
 /// One connection of its own to whoever leads: what the controller concludes from its end concerns its owner.
 #[derive(Debug)]
-#[expect(dead_code, reason = "the broker's heartbeats use it")]
 pub(crate) struct OwnChannel {
     quorum: Arc<Quorum>,
     link: Option<Link>,

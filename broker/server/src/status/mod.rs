@@ -11,7 +11,7 @@ pub(crate) mod mounts;
 use std::sync::Arc;
 
 use forebay_broker_config::status::{BrokerStatus, FlushStatus, LogDirStatus, NofileStatus, ThreadStatus};
-use forebay_broker_machines::metadata::TopicImage;
+use forebay_broker_machines::metadata::{MetadataImage, TopicImage};
 use forebay_broker_wire::types::Uuid;
 
 use crate::broker::Broker;
@@ -52,7 +52,15 @@ pub(crate) fn of(broker: &Broker) -> BrokerStatus {
         cores: resources.cores,
         memory_limit_bytes: resources.memory_limit_bytes,
         partitions: u64::try_from(broker.partitions.count()).unwrap_or(u64::MAX),
+        under_replicated_partitions: under_replicated(&image),
     }
+}
+
+/// Whoever is about to take a broker down asks this first.
+fn under_replicated(image: &MetadataImage) -> u64 {
+    let partitions = image.topics().flat_map(|topic| topic.partitions.iter());
+    let behind = partitions.filter(|partition| partition.in_sync_replicas.len() < partition.replicas.len());
+    u64::try_from(behind.count()).unwrap_or(u64::MAX)
 }
 
 fn nofile(broker: &Broker) -> NofileStatus {

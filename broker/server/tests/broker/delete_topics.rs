@@ -67,7 +67,12 @@ fn older_versions_delete_by_name_and_a_broker_may_forbid_it() {
     assert_eq!(client.call(&request("t"), 5).responses[0].error_code, ErrorCode::TopicDeletionDisabled.code());
 }
 
-fn delete_records(client: &mut Client, topic: &str, partition: i32, offset: i64) -> DeleteRecordsPartitionResult {
+pub(crate) fn delete_records(
+    client: &mut Client,
+    topic: &str,
+    partition: i32,
+    offset: i64,
+) -> DeleteRecordsPartitionResult {
     let partitions = vec![DeleteRecordsPartition { partition_index: partition, offset }];
     let topics = vec![DeleteRecordsTopic { name: topic.into(), partitions }];
     let request = DeleteRecordsRequest { topics, timeout_ms: 1000 };

@@ -113,7 +113,7 @@ fn a_join_that_waits_does_not_hold_up_the_stop() {
     broker.stop();
     assert!(began.elapsed() < std::time::Duration::from_secs(4), "the stop gives stuck connections 5 s");
     let (_, answer) = member.client.receive::<JoinGroupRequest>(JOIN_WITHOUT_ID);
-    assert_eq!(ErrorCode::from_code(answer.error_code), ErrorCode::CoordinatorNotAvailable);
+    assert_eq!(ErrorCode::from_code(answer.error_code), ErrorCode::NotCoordinator);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -86,11 +86,7 @@ impl TestBroker {
     }
 
     pub(crate) fn http_get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.started.http_address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: broker\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        http_get(self.started.http_address, path)
     }
 
     fn end(&mut self) {
@@ -109,32 +105,80 @@ impl Drop for TestBroker {
     }
 }
 
+fn http_get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: broker\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 /// A broker in a process of its own, to be killed.
 pub(crate) struct BrokerProcess {
     child: Child,
     pub(crate) kafka_address: SocketAddr,
+    http_address: SocketAddr,
+    log: Arc<Mutex<Vec<String>>>,
 }
 
 impl BrokerProcess {
     pub(crate) fn start(dir: &Path) -> Self {
+        Self::start_with(dir, &[])
+    }
+
+    pub(crate) fn start_with(dir: &Path, settings: &[&str]) -> Self {
+        Self::try_start(dir, settings).unwrap_or_else(|log| panic!("the broker did not start:\n{}", log.join("\n")))
+    }
+
+    /// A broker that does not start gives what it said.
+    pub(crate) fn try_start(dir: &Path, settings: &[&str]) -> Result<Self, Vec<String>> {
         let config = dir.join("broker.properties");
         std::fs::write(&config, properties(dir)).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_forebay-broker"))
             .args(["--config".as_ref(), config.as_os_str()])
+            .args(settings.iter().flat_map(|setting| ["--set", setting]))
             .env_remove("RUST_LOG")
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-        let kafka_address = loop {
-            let line = log.next().expect("the broker says where it serves").unwrap();
-            if let Some((_, rest)) = line.split_once("kafka_address=") {
-                break rest.split(' ').next().unwrap().parse().unwrap();
+        let mut said = Vec::new();
+        let value = |line: &str, name: &str| Some(line.split_once(name)?.1.split(' ').next()?.parse().unwrap());
+        let (kafka_address, http_address) = loop {
+            let Some(line) = log.next() else {
+                child.wait().unwrap();
+                return Err(said);
+            };
+            said.push(line.unwrap());
+            let line = said.last().unwrap();
+            if let (Some(kafka), Some(http)) = (value(line, "kafka_address="), value(line, "http_address=")) {
+                break (kafka, http);
             }
         };
+        let said = Arc::new(Mutex::new(said));
+        let saying = Arc::clone(&said);
         // Keeps the pipe from filling up.
-        std::thread::spawn(move || log.for_each(drop));
-        Self { child, kafka_address }
+        std::thread::spawn(move || log.map_while(Result::ok).for_each(|line| saying.lock().unwrap().push(line)));
+        Ok(Self { child, kafka_address, http_address, log: said })
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.kafka_address)
+    }
+
+    pub(crate) fn http_get(&self, path: &str) -> String {
+        http_get(self.http_address, path)
+    }
+
+    /// The first line of its log with these words in it, if it has been said.
+    pub(crate) fn said(&self, words: &str) -> Option<String> {
+        self.log.lock().unwrap().iter().find(|line| line.contains(words)).cloned()
+    }
+
+    /// SIGTERM; true when the end was a clean one.
+    pub(crate) fn terminate(self) -> bool {
+        assert!(Command::new("kill").args(["-TERM", &self.id().to_string()]).status().unwrap().success());
+        self.wait()
     }
 
     /// SIGKILL: nothing is flushed, closed or said.
@@ -248,9 +292,13 @@ impl Client {
 
     /// All values of a partition, in order, by as many fetches as it takes.
     pub(crate) fn read_all(&mut self, topic: &str, partition: i32) -> BTreeMap<i64, String> {
+        self.read_all_from(topic, partition, 0)
+    }
+
+    pub(crate) fn read_all_from(&mut self, topic: &str, partition: i32, from: i64) -> BTreeMap<i64, String> {
         let mut all = BTreeMap::new();
         loop {
-            let next = all.last_key_value().map_or(0, |(offset, _)| offset + 1);
+            let next = all.last_key_value().map_or(from, |(offset, _)| offset + 1);
             let data = self.fetch(topic, partition, next);
             assert_eq!(data.error_code, 0);
             let values = values(&data);
@@ -330,10 +378,17 @@ pub(crate) fn batch(values: &[&str]) -> Bytes {
     fill(BatchBuilder::default(), values)
 }
 
-pub(crate) fn fill(mut builder: BatchBuilder, values: &[&str]) -> Bytes {
+pub(crate) fn fill(builder: BatchBuilder, values: &[&str]) -> Bytes {
+    fill_at(builder, values, 1_700_000_000_000)
+}
+
+pub(crate) fn batch_at(values: &[&str], timestamp_ms: i64) -> Bytes {
+    fill_at(BatchBuilder::default(), values, timestamp_ms)
+}
+
+fn fill_at(mut builder: BatchBuilder, values: &[&str], timestamp_ms: i64) -> Bytes {
     for value in values {
-        let record =
-            NewRecord { timestamp_ms: 1_700_000_000_000, value: Some(value.as_bytes()), ..NewRecord::default() };
+        let record = NewRecord { timestamp_ms, value: Some(value.as_bytes()), ..NewRecord::default() };
         builder.push(&record).unwrap();
     }
     builder.build().unwrap()

@@ -4,6 +4,7 @@
 
 mod group_client;
 mod harness;
+mod mounts;
 
 mod acks;
 mod bad_input;
@@ -14,6 +15,8 @@ mod crash;
 mod create_topics;
 mod delete_topics;
 mod every_version;
+mod failed_disk;
+mod full_disk;
 mod group_members;
 mod group_offsets;
 mod idempotence;
@@ -24,3 +27,4 @@ mod offsets;
 mod operations;
 mod pipelining;
 mod restart;
+mod retention;

@@ -1,28 +1,29 @@
-//! Fetch: reads each partition as far as the request's limits allow, waits for more if that is worth it (`limits.rs`), and
-//! answers with ranges of segment files that are sent without being read here (`response.rs`).
+//! Fetch: reads each partition as far as the request's limits and the reader (`reader.rs`) allow, waits for more if that is worth it
+//! (`limits.rs`), and answers with ranges of segment files that are sent without being read here (`response.rs`).
 //!
 //! What must hold: a waiting fetch costs nothing but its memory until bytes come (`wait.rs`); a fetch session is never
 //! opened (session id 0), so every request is complete in itself; ranges that are not in the page cache are read by other
-//! threads before this one sends them.
+//! threads before this one sends them; a follower's fetch counts when it comes and once, however long it waits.
 
 mod limits;
+mod reader;
 mod response;
 mod wait;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_broker_partition::{FetchSpec, FetchWaiter, Isolation, ReadResult};
+use forebay_broker_partition::FetchWaiter;
 use forebay_broker_wire::messages::fetch::{FetchPartition, FetchRequest};
 use forebay_broker_wire::primitives::Decoder;
-use forebay_broker_wire::types::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, Str, Uuid};
+use forebay_broker_wire::types::{ErrorCode, PartitionIndex, Str, Uuid};
 use tokio::time::Instant;
 
-use self::limits::{Found, Hold, Verdict, decide};
-use self::response::ReadPartition;
+use self::limits::{Hold, Verdict, decide};
+use self::reader::{Bounds, Look, ReadPartition, Reader};
 use self::wait::Growth;
 use super::decode;
-use super::error_code::{Failure, code_of_read};
+use super::error_code::Failure;
 use super::lookup::find_topic;
 use super::request::{RequestContext, RequestError};
 use crate::broker::Broker;
@@ -50,7 +51,7 @@ struct Fetch {
     wanted: Vec<Wanted>,
     min_bytes: u64,
     max_bytes: u64,
-    isolation: Isolation,
+    reader: Reader,
 }
 
 pub(super) async fn answer(
@@ -63,13 +64,18 @@ pub(super) async fn answer(
         return response::refused(broker, context, error);
     }
     let deadline = Instant::now() + Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
-    let fetch = look_up(broker, request);
-    let mut read = fetch.read();
+    let fetch = look_up(broker, context, request);
+    let mut read = fetch.read(broker, Look::First);
+    if fetch.reader.is_replica() {
+        // Whoever follows may have come so far that the ISR is to have it.
+        let hosted = fetch.wanted.iter().filter_map(|wanted| wanted.hosted.as_ref().ok());
+        hosted.for_each(|hosted| broker.replication.proposals.take_from(hosted));
+    }
     if let Verdict::Wait { .. } = fetch.verdict(&read) {
-        read = fetch.wait(broker, deadline).await;
+        read = fetch.wait(broker, context, deadline).await;
     }
     response::warm(broker, &fetch.wanted, &read).await;
-    response::answer(broker, context, &fetch.topics, &fetch.wanted, read)
+    response::answer(broker, context, &fetch, read)
 }
 
 /// A session can't be continued, as none was ever opened; the client then sends everything again.
@@ -82,7 +88,8 @@ fn refuse_session(request: &FetchRequest) -> Option<ErrorCode> {
     }
 }
 
-fn look_up(broker: &Broker, request: FetchRequest) -> Fetch {
+fn look_up(broker: &Broker, context: &RequestContext, request: FetchRequest) -> Fetch {
+    let reader = Reader::of(broker, context, &request);
     let mut topics = Vec::with_capacity(request.topics.len());
     let mut wanted = Vec::new();
     for (number, topic) in request.topics.into_iter().enumerate() {
@@ -100,52 +107,29 @@ fn look_up(broker: &Broker, request: FetchRequest) -> Fetch {
         wanted,
         min_bytes: at_least_zero(request.min_bytes),
         max_bytes: at_least_zero(request.max_bytes).min(u64::from(broker.config.network.fetch_max_bytes)),
-        isolation: if request.isolation_level == 1 { Isolation::ReadCommitted } else { Isolation::ReadUncommitted },
+        reader,
     }
 }
 
 impl Fetch {
     /// Reads in the order of the request until the whole limit is used up. The first batch is given whole even when it is
     /// larger than every limit, or a consumer could never get past it.
-    fn read(&self) -> Vec<ReadPartition> {
+    fn read(&self, broker: &Broker, look: Look) -> Vec<ReadPartition> {
         let mut total = 0;
         let mut read = Vec::with_capacity(self.wanted.len());
         for wanted in &self.wanted {
-            let one = self.read_one(wanted, self.max_bytes.saturating_sub(total), total == 0);
+            let limit_bytes = u64::try_from(wanted.request.partition_max_bytes).unwrap_or(0);
+            let left_bytes = self.max_bytes.saturating_sub(total);
+            let max_bytes = u32::try_from(limit_bytes.min(left_bytes)).unwrap_or(u32::MAX);
+            let bounds = Bounds { limit_bytes, max_bytes, min_one_batch: total == 0 };
+            let one = match &wanted.hosted {
+                Ok(hosted) => self.reader.read(broker, hosted, &wanted.request, bounds, look),
+                Err(failure) => ReadPartition::failed(bounds, failure.code),
+            };
             total += one.found.bytes;
             read.push(one);
         }
         read
-    }
-
-    fn read_one(&self, wanted: &Wanted, left_bytes: u64, first: bool) -> ReadPartition {
-        let limit_bytes = u64::try_from(wanted.request.partition_max_bytes).unwrap_or(0);
-        let mut found = Found { limit_bytes, bytes: 0, more: false, failed: false };
-        let hosted = match &wanted.hosted {
-            Ok(hosted) => hosted,
-            Err(failure) => return ReadPartition::failed(found, failure.code),
-        };
-        let spec = FetchSpec {
-            offset: Offset(wanted.request.fetch_offset),
-            max_bytes: u32::try_from(limit_bytes.min(left_bytes)).unwrap_or(u32::MAX),
-            min_one_batch: first,
-            isolation: self.isolation,
-            current_leader_epoch: epoch(wanted.request.current_leader_epoch),
-        };
-        match hosted.partition.read(&spec) {
-            Ok(result) => {
-                found.bytes = result.slice.as_ref().map_or(0, |slice| u64::from(slice.length));
-                // Nothing although there is something: it does not fit.
-                let unread = spec.offset < self.end_for_reader(&result);
-                found.more = result.slice.as_ref().map_or(unread, |slice| slice.more);
-                ReadPartition { found, result: Ok(result) }
-            }
-            Err(error) => ReadPartition::failed(found, code_of_read(&error)),
-        }
-    }
-
-    fn end_for_reader(&self, result: &ReadResult) -> Offset {
-        if self.isolation == Isolation::ReadCommitted { result.last_stable_offset } else { result.high_watermark }
     }
 
     fn verdict(&self, read: &[ReadPartition]) -> Verdict {
@@ -154,14 +138,22 @@ impl Fetch {
     }
 
     /// Watches every partition, then reads again whenever enough has come, until there is an answer.
-    async fn wait(&self, broker: &Broker, deadline: Instant) -> Vec<ReadPartition> {
+    async fn wait(&self, broker: &Broker, context: &RequestContext, deadline: Instant) -> Vec<ReadPartition> {
         let growth = Arc::new(Growth::default());
         let hosted = self.wanted.iter().filter_map(|wanted| wanted.hosted.as_ref().ok());
-        let _watching: Vec<_> =
-            hosted.map(|hosted| hosted.partition.watch(Arc::clone(&growth) as Arc<dyn FetchWaiter>)).collect();
+        let _watching: Vec<_> = hosted
+            .map(|hosted| {
+                let waiter = Arc::clone(&growth) as Arc<dyn FetchWaiter>;
+                if self.reader.is_replica() {
+                    hosted.partition.watch_log_end(waiter)
+                } else {
+                    hosted.partition.watch(waiter)
+                }
+            })
+            .collect();
         loop {
             growth.start_over();
-            let read = self.read();
+            let read = self.read(broker, Look::Again);
             let Verdict::Wait { wake_bytes, hold } = self.verdict(&read) else { return read };
             let now = Instant::now();
             let until = match hold {
@@ -171,17 +163,14 @@ impl Fetch {
             // Before the deadline a pause without growth ends the wait of a request that can't be satisfied.
             let grown = tokio::select! {
                 grown = growth.reach(wake_bytes, until) => grown,
+                () = context.hurry.notified(), if self.reader.is_replica() => false,
                 () = broker.shutdown.cancelled() => false,
             };
             if !grown {
-                return if growth.any() { self.read() } else { read };
+                return if growth.any() { self.read(broker, Look::Again) } else { read };
             }
         }
     }
-}
-
-fn epoch(on_the_wire: i32) -> Option<LeaderEpoch> {
-    (on_the_wire >= 0).then_some(LeaderEpoch(on_the_wire))
 }
 
 #[cfg(test)]

@@ -3,31 +3,25 @@
 use std::sync::Arc;
 
 use forebay_broker_partition::ReadResult;
-use forebay_broker_wire::messages::fetch::{FetchResponse, FetchableTopicResponse, PartitionData};
+use forebay_broker_wire::messages::fetch::{
+    EpochEndOffset, FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData,
+};
 use forebay_broker_wire::primitives::Records;
-use forebay_broker_wire::types::{ErrorCode, Str, Uuid};
+use forebay_broker_wire::types::{ErrorCode, PartitionIndex, Str, Uuid};
 
-use super::limits::Found;
-use super::{Wanted, WantedTopic};
+use super::reader::{Outcome, ReadPartition};
+use super::{Fetch, Wanted};
 use crate::broker::Broker;
 use crate::handlers::encode;
+use crate::handlers::leader_hint::{self, LeaderHint};
 use crate::handlers::request::{RequestContext, RequestError};
 use crate::io::warm::is_cold;
 use crate::net::send::{Answer, FileRange};
 
 /// Topics have only their id from this version on.
 const TOPIC_IDS_FROM_VERSION: i16 = 13;
-
-pub(super) struct ReadPartition {
-    pub(super) found: Found,
-    pub(super) result: Result<ReadResult, ErrorCode>,
-}
-
-impl ReadPartition {
-    pub(super) fn failed(found: Found, code: ErrorCode) -> Self {
-        Self { found: Found { failed: true, ..found }, result: Err(code) }
-    }
-}
+/// From this version on an answer says who leads instead.
+const HINTS_FROM_VERSION: i16 = 16;
 
 /// A whole-request error.
 pub(super) fn refused(broker: &Broker, context: &RequestContext, error: ErrorCode) -> Result<Answer, RequestError> {
@@ -38,7 +32,7 @@ pub(super) fn refused(broker: &Broker, context: &RequestContext, error: ErrorCod
 /// Brings in what is not in the page cache, so that sending it does not stop a network thread.
 pub(super) async fn warm(broker: &Broker, wanted: &[Wanted], read: &[ReadPartition]) {
     for (wanted, read) in wanted.iter().zip(read) {
-        let (Ok(hosted), Ok(result)) = (&wanted.hosted, &read.result) else { continue };
+        let (Ok(hosted), Outcome::Read(result)) = (&wanted.hosted, &read.outcome) else { continue };
         let Some(slice) = &result.slice else { continue };
         let range = FileRange { file: Arc::clone(slice.file()), position: slice.position, length: slice.length };
         if is_cold(&range, slice.recent) {
@@ -51,12 +45,12 @@ pub(super) async fn warm(broker: &Broker, wanted: &[Wanted], read: &[ReadPartiti
 pub(super) fn answer(
     broker: &Broker,
     context: &RequestContext,
-    topics: &[WantedTopic],
-    wanted: &[Wanted],
+    fetch: &Fetch,
     read: Vec<ReadPartition>,
 ) -> Result<Answer, RequestError> {
     let by_id = context.api_version >= TOPIC_IDS_FROM_VERSION;
-    let mut responses: Vec<_> = topics
+    let mut responses: Vec<_> = fetch
+        .topics
         .iter()
         .map(|topic| FetchableTopicResponse {
             topic: if by_id { Str::default() } else { topic.name.clone() },
@@ -64,48 +58,83 @@ pub(super) fn answer(
             ..FetchableTopicResponse::default()
         })
         .collect();
-    let mut files = Vec::new();
-    for (wanted, read) in wanted.iter().zip(read) {
-        let partition = partition_data(wanted, read.result, &mut files);
+    let (mut files, mut hints) = (Vec::new(), Vec::new());
+    for (wanted, read) in fetch.wanted.iter().zip(read) {
+        let mut partition = partition_data(wanted, read.outcome, fetch.reader.is_replica(), &mut files);
+        let elsewhere = [ErrorCode::NotLeaderOrFollower, ErrorCode::FencedLeaderEpoch];
+        let wants_hint = elsewhere.iter().any(|code| code.code() == partition.error_code);
+        if let Some(topic) = fetch.topics.get(wanted.topic)
+            && wants_hint
+            && context.api_version >= HINTS_FROM_VERSION
+            && let Some(hint) =
+                leader_hint::find(broker, &topic.name, topic.id, PartitionIndex(partition.partition_index))
+        {
+            partition.current_leader = leader_of(&hint);
+            hints.push(hint);
+        }
         if let Some(topic) = responses.get_mut(wanted.topic) {
             topic.partitions.push(partition);
         }
     }
-    encode(broker, context, &FetchResponse { responses, ..FetchResponse::default() }, files)
+    let nodes = leader_hint::nodes(broker, &context.listener, &hints).into_iter();
+    let node_endpoints = nodes
+        .map(|node| NodeEndpoint { node_id: node.id.0, host: node.host, port: node.port, rack: node.rack })
+        .collect();
+    encode(broker, context, &FetchResponse { responses, node_endpoints, ..FetchResponse::default() }, files)
 }
 
-fn partition_data(wanted: &Wanted, result: Result<ReadResult, ErrorCode>, files: &mut Vec<FileRange>) -> PartitionData {
+fn leader_of(hint: &LeaderHint) -> LeaderIdAndEpoch {
+    LeaderIdAndEpoch { leader_id: hint.leader.0, leader_epoch: hint.epoch.0 }
+}
+
+fn partition_data(wanted: &Wanted, outcome: Outcome, replica: bool, files: &mut Vec<FileRange>) -> PartitionData {
     let partition_index = wanted.request.partition;
-    let result = match result {
-        Ok(result) => result,
-        Err(code) => {
-            return PartitionData {
-                partition_index,
-                error_code: code.code(),
-                high_watermark: -1,
-                records: Some(Records::empty()),
-                ..PartitionData::default()
-            };
-        }
-    };
-    let records = match result.slice {
-        Some(slice) => {
-            if let Ok(hosted) = &wanted.hosted {
-                hosted.topic_metrics.bytes_out.inc_by(u64::from(slice.length));
-            }
-            let token = u32::try_from(files.len()).unwrap_or(u32::MAX);
-            files.push(FileRange { file: Arc::clone(slice.file()), position: slice.position, length: slice.length });
-            Records::Region { token, length: slice.length }
-        }
-        // Some clients take null for a broken response.
-        None => Records::empty(),
-    };
-    PartitionData {
+    // Some clients take null records for a broken response.
+    let empty = PartitionData {
         partition_index,
+        high_watermark: -1,
+        records: Some(Records::empty()),
+        ..PartitionData::default()
+    };
+    match outcome {
+        Outcome::Read(mut result) => {
+            let records = result.slice.take().map(|slice| {
+                if let Ok(hosted) = &wanted.hosted
+                    && !replica
+                {
+                    hosted.topic_metrics.bytes_out.inc_by(u64::from(slice.length));
+                }
+                let token = u32::try_from(files.len()).unwrap_or(u32::MAX);
+                let (position, length) = (slice.position, slice.length);
+                files.push(FileRange { file: Arc::clone(slice.file()), position, length });
+                Records::Region { token, length }
+            });
+            let records = records.or(empty.records.clone());
+            PartitionData { records, ..with_offsets(empty, &result) }
+        }
+        Outcome::Nearer(broker, result) => {
+            PartitionData { preferred_read_replica: broker.0, ..with_offsets(empty, &result) }
+        }
+        Outcome::Diverging(end) => {
+            let diverging_epoch = EpochEndOffset { epoch: end.epoch.0, end_offset: end.end.0 };
+            PartitionData { diverging_epoch, ..empty }
+        }
+        Outcome::OutOfRange { log_start, log_end } => PartitionData {
+            error_code: ErrorCode::OffsetOutOfRange.code(),
+            log_start_offset: log_start.0,
+            // Followers of ours read this here, which saves them a ListOffsets; nobody else looks beside an error.
+            last_stable_offset: if replica { log_end.0 } else { empty.last_stable_offset },
+            ..empty
+        },
+        Outcome::Failed(code) => PartitionData { error_code: code.code(), ..empty },
+    }
+}
+
+fn with_offsets(data: PartitionData, result: &ReadResult) -> PartitionData {
+    PartitionData {
         high_watermark: result.high_watermark.0,
         last_stable_offset: result.last_stable_offset.0,
         log_start_offset: result.log_start_offset.0,
-        records: Some(records),
-        ..PartitionData::default()
+        ..data
     }
 }

@@ -1,0 +1,120 @@
+//! What a follower does to its logs when its leader has answered: on the disk threads that own the partitions, many in one job.
+//!
+//! What must hold: nothing is asked for before what came is written, and with `flush.messages=1` flushed; what an answer means for a log is
+//! the partition's to say, and an answer that came too late changes nothing.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_broker_partition::{EpochEnd, FetchPosition, FlushError, FollowError, LeaderAnswer};
+use forebay_broker_wire::types::Offset;
+
+use super::name_of;
+use crate::broker::Broker;
+use crate::io::append::now_ms;
+use crate::partitions::{Hosted, Key};
+
+/// What is to be done to one partition.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) key: Key,
+    pub(super) hosted: Arc<Hosted>,
+    pub(super) what: What,
+}
+
+#[derive(Debug)]
+pub(super) enum What {
+    /// Only say where to go on.
+    Locate,
+    Append {
+        asked: FetchPosition,
+        records: Bytes,
+        high_watermark: Offset,
+        log_start: Offset,
+    },
+    Diverging {
+        asked: FetchPosition,
+        leader_end: EpochEnd,
+    },
+    OutOfRange {
+        asked: FetchPosition,
+        log_start: Offset,
+        log_end: Offset,
+    },
+}
+
+/// Where one partition stands afterwards.
+#[derive(Debug)]
+pub(super) struct Applied {
+    pub(super) key: Key,
+    /// Where to go on; `None` while there is nothing to ask for.
+    pub(super) position: Option<FetchPosition>,
+    /// It could not be done: to be tried again, but not at once.
+    pub(super) failed: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ApplyError {
+    #[error(transparent)]
+    Follow(#[from] FollowError),
+    #[error(transparent)]
+    Flush(#[from] FlushError),
+}
+
+/// Does all of it, each on its partition's thread. Tasks of threads that have stopped are missing in what comes back.
+pub(super) async fn apply(broker: &Broker, tasks: Vec<Task>) -> Vec<Applied> {
+    let mut by_thread: Vec<Vec<Task>> = Vec::new();
+    by_thread.resize_with(broker.appender.threads(), Vec::new);
+    let threads = by_thread.len().max(1);
+    for task in tasks {
+        by_thread[task.hosted.number % threads].push(task);
+    }
+    let jobs = by_thread.into_iter().enumerate().filter(|(_, tasks)| !tasks.is_empty()).map(|(thread, tasks)| {
+        broker.appender.run(thread, move || tasks.into_iter().map(apply_one).collect::<Vec<_>>())
+    });
+    futures::future::join_all(jobs).await.into_iter().flatten().flatten().collect()
+}
+
+fn apply_one(task: Task) -> Applied {
+    let Task { key, hosted, what } = task;
+    let done = carry_out(&hosted, what);
+    let failed = match done {
+        // Meant for a role or a position that has passed.
+        Ok(()) | Err(ApplyError::Follow(FollowError::Late { .. } | FollowError::Closed(_))) => false,
+        Err(error) => {
+            tracing::warn!(partition = %name_of(key, &hosted), %error, "a replica cannot do as its leader says");
+            true
+        }
+    };
+    let position = hosted.partition.fetch_position().or_else(|| {
+        // Asking is promising to keep all before: that has to be flushed first.
+        let unflushed = !failed && hosted.partition.needs_flush() && !hosted.leads();
+        (unflushed && hosted.flush().is_ok()).then(|| hosted.partition.fetch_position()).flatten()
+    });
+    Applied { key, position, failed }
+}
+
+fn carry_out(hosted: &Hosted, what: What) -> Result<(), ApplyError> {
+    let partition = &hosted.partition;
+    match what {
+        What::Locate => {}
+        What::Append { asked, records, high_watermark, log_start } => {
+            let has_records = !records.is_empty();
+            let answer = LeaderAnswer { asked, records, high_watermark, log_start };
+            if partition.append_from_leader(&answer, now_ms())? {
+                hosted.flush()?;
+            } else if has_records {
+                hosted.mark_dirty();
+            }
+        }
+        What::Diverging { asked, leader_end } => {
+            let end = partition.truncate_diverging(&asked, leader_end, now_ms())?;
+            tracing::info!(topic = %hosted.topic, partition = %hosted.index, from = asked.offset.0, to = end.0, "cut where the leader's log parts");
+        }
+        What::OutOfRange { asked, log_start, log_end } => {
+            let end = partition.out_of_leaders_range(&asked, (log_start, log_end), now_ms())?;
+            tracing::info!(topic = %hosted.topic, partition = %hosted.index, from = asked.offset.0, to = end.0, "the leader's log is elsewhere");
+        }
+    }
+    Ok(())
+}

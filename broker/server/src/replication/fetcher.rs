@@ -1,0 +1,406 @@
+//! One fetcher: the partitions that this broker follows at one other broker, or a part of them, over one connection.
+//!
+//! It asks for all its partitions in one request, which waits at the leader until something comes, and asks again when what came is written.
+//! Partitions that are new, or that have waited after an error, are asked for at once by a second request; the leader then answers the first.
+//! What must hold: an answer counts only for the position that was asked for; whoever fails waits a little longer each time, and is tried at
+//! once when the metadata says something new; nothing wakes it but answers, changes, and pauses that end.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_broker_client::{ClientConfig, Connection, RequestError};
+use forebay_broker_partition::FetchPosition;
+use forebay_broker_wire::types::{BrokerId, ErrorCode};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::apply::{Applied, Task, What, apply};
+use super::name_of;
+use super::round::{Ask, Told, exchange, request, understand};
+use crate::broker::Broker;
+use crate::partitions::{Hosted, Key};
+
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const CONNECT_WAIT_MAX: Duration = Duration::from_secs(2);
+/// What a fetcher is told.
+#[derive(Debug)]
+pub(super) enum Change {
+    /// To be fetched from now on, or anew.
+    Follow(Key, Arc<Hosted>),
+    Leave(Key),
+    /// The source has begun a new life, or moved.
+    Dial,
+}
+
+/// Where changes wait for a fetcher.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    changes: Mutex<Vec<Change>>,
+    wake: Notify,
+}
+
+impl Inbox {
+    pub(super) fn put(&self, changes: Vec<Change>) {
+        self.changes.lock().extend(changes);
+        self.wake.notify_one();
+    }
+}
+
+/// A partition as its fetcher knows it.
+struct Followed {
+    hosted: Arc<Hosted>,
+    /// Changes whenever it is followed anew: answers to earlier requests are not for it.
+    ticket: u64,
+    state: State,
+    pause: Duration,
+    /// When it last brought records, as a number that grows: who was served longest ago is asked for first.
+    served: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum State {
+    /// Where its log ends is not known.
+    Unlocated,
+    Ready(FetchPosition),
+    /// A request or a disk thread has it.
+    Busy,
+    Waiting(Instant),
+}
+
+/// What one request, or one job of the disk threads, has brought.
+struct Done {
+    tickets: HashMap<Key, u64>,
+    result: Result<Brought, RequestError>,
+    /// It was a request on a connection.
+    asked: bool,
+}
+
+#[derive(Default)]
+struct Brought {
+    applied: Vec<Applied>,
+    unchanged: Vec<Ask>,
+    refused: Vec<(Key, ErrorCode)>,
+    /// Keys that brought records.
+    served: Vec<Key>,
+}
+
+type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
+
+pub(super) struct Fetcher {
+    broker: Arc<Broker>,
+    source: BrokerId,
+    number: usize,
+    inbox: Arc<Inbox>,
+    partitions: HashMap<Key, Followed>,
+    connection: Option<Arc<Connection>>,
+    work: FuturesUnordered<Work>,
+    requests: usize,
+    /// A second request was sent to bring in what is new; the next one waits for both.
+    hurried: bool,
+    /// The source could not be reached: not before this.
+    dial_at: Instant,
+    pause: Duration,
+    counter: u64,
+}
+
+impl Fetcher {
+    pub(super) fn new(broker: Arc<Broker>, source: BrokerId, number: usize, inbox: Arc<Inbox>) -> Self {
+        Self {
+            broker,
+            source,
+            number,
+            inbox,
+            partitions: HashMap::new(),
+            connection: None,
+            work: FuturesUnordered::new(),
+            requests: 0,
+            hurried: false,
+            dial_at: Instant::now(),
+            pause: PAUSE_MIN,
+            counter: 0,
+        }
+    }
+
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        loop {
+            self.take_changes();
+            self.locate();
+            if self.wants_connection() {
+                tokio::select! {
+                    () = self.dial() => {}
+                    () = stop.cancelled() => return,
+                }
+            }
+            self.ask();
+            let due = self.next_due();
+            tokio::select! {
+                Some(done) = self.work.next(), if !self.work.is_empty() => self.take(done),
+                () = self.inbox.wake.notified() => {}
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+
+    fn take_changes(&mut self) {
+        let changes = std::mem::take(&mut *self.inbox.changes.lock());
+        if changes.is_empty() {
+            return;
+        }
+        for change in changes {
+            match change {
+                Change::Follow(key, hosted) => {
+                    let (ticket, state) = (self.next_number(), State::Unlocated);
+                    self.partitions.insert(key, Followed { hosted, ticket, state, pause: PAUSE_MIN, served: 0 });
+                }
+                Change::Leave(key) => drop(self.partitions.remove(&key)),
+                Change::Dial => self.hang_up(),
+            }
+        }
+        if self.partitions.is_empty() {
+            self.hang_up();
+        }
+        (self.dial_at, self.pause) = (Instant::now(), PAUSE_MIN);
+    }
+
+    /// Gives up the connection, with all that was asked on it.
+    fn hang_up(&mut self) {
+        self.connection = None;
+        (self.requests, self.hurried) = (0, false);
+        self.work.clear();
+        for followed in self.partitions.values_mut().filter(|followed| followed.state == State::Busy) {
+            followed.state = State::Unlocated;
+        }
+    }
+
+    /// Asks the disk threads where logs end that nobody knows it of.
+    fn locate(&mut self) {
+        let now = Instant::now();
+        let (mut tasks, mut tickets) = (Vec::new(), HashMap::new());
+        for (key, followed) in &mut self.partitions {
+            let due = match followed.state {
+                State::Unlocated => true,
+                State::Waiting(until) => until <= now,
+                State::Ready(_) | State::Busy => false,
+            };
+            if due {
+                followed.state = State::Busy;
+                tickets.insert(*key, followed.ticket);
+                tasks.push(Task { key: *key, hosted: Arc::clone(&followed.hosted), what: What::Locate });
+            }
+        }
+        if tasks.is_empty() {
+            return;
+        }
+        let broker = Arc::clone(&self.broker);
+        self.work.push(Box::pin(async move {
+            let applied = apply(&broker, tasks).await;
+            Done { tickets, result: Ok(Brought { applied, ..Brought::default() }), asked: false }
+        }));
+    }
+
+    fn has_ready(&self) -> bool {
+        self.partitions.values().any(|followed| matches!(followed.state, State::Ready(_)))
+    }
+
+    fn wants_connection(&self) -> bool {
+        let open = self.connection.as_ref().is_some_and(|connection| !connection.is_closed());
+        !open && self.requests == 0 && Instant::now() >= self.dial_at && self.has_ready()
+    }
+
+    async fn dial(&mut self) {
+        self.connection = None;
+        match connect(Arc::clone(&self.broker), self.source, self.number).await {
+            Ok(connection) => self.connection = Some(Arc::new(connection)),
+            Err(error) => self.unreachable(&error),
+        }
+    }
+
+    fn unreachable(&mut self, error: &RequestError) {
+        if self.pause == PAUSE_MIN {
+            tracing::info!(source = %self.source, %error, "the leader of replicas here cannot be asked: trying again");
+        }
+        self.connection = None;
+        self.dial_at = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(self.pause_max());
+    }
+
+    fn pause_max(&self) -> Duration {
+        Duration::from_millis(self.broker.config.replica.fetch_backoff_ms).max(PAUSE_MIN)
+    }
+
+    /// Asks for everything that is ready: the first request waits at the leader, a second one does not.
+    fn ask(&mut self) {
+        self.hurried &= self.requests > 0;
+        let may_ask = self.requests == 0 || (self.requests == 1 && !self.hurried);
+        let Some(connection) = self.connection.clone().filter(|_| may_ask) else { return };
+        let mut ready: Vec<(u64, Ask)> = Vec::new();
+        let mut tickets = HashMap::new();
+        for (key, followed) in &mut self.partitions {
+            let State::Ready(position) = followed.state else { continue };
+            let high_watermark = followed.hosted.partition.offsets().high_watermark;
+            ready.push((followed.served, Ask { key: *key, position, high_watermark }));
+            tickets.insert(*key, followed.ticket);
+            followed.state = State::Busy;
+        }
+        if ready.is_empty() {
+            return;
+        }
+        ready.sort_by_key(|(served, ask)| (*served, ask.key));
+        let asks: Vec<_> = ready.into_iter().map(|(_, ask)| ask).collect();
+        let longest = Duration::from_millis(u64::try_from(self.broker.config.replica.fetch_wait_max_ms).unwrap_or(0));
+        let wait = if self.requests == 0 { longest } else { Duration::ZERO };
+        let hosted: HashMap<Key, Arc<Hosted>> =
+            asks.iter().filter_map(|ask| Some((ask.key, Arc::clone(&self.partitions.get(&ask.key)?.hosted)))).collect();
+        let broker = Arc::clone(&self.broker);
+        self.hurried = self.requests > 0;
+        self.requests += 1;
+        self.work.push(Box::pin(async move {
+            let result = fetch(&broker, &connection, &asks, &hosted, wait, longest).await;
+            Done { tickets, result, asked: true }
+        }));
+    }
+
+    fn take(&mut self, done: Done) {
+        let Done { tickets, result, asked } = done;
+        self.requests -= usize::from(asked);
+        let brought = match result {
+            Ok(brought) => {
+                if asked {
+                    self.pause = PAUSE_MIN;
+                }
+                brought
+            }
+            Err(error) => {
+                self.unreachable(&error);
+                Brought::default()
+            }
+        };
+        let served = self.next_number();
+        for key in &brought.served {
+            self.present(&tickets, key, |followed| followed.served = served);
+        }
+        for ask in brought.unchanged {
+            self.present(&tickets, &ask.key, |followed| followed.become_ready(ask.position));
+        }
+        let (pause_max, source) = (self.pause_max(), self.source);
+        for Applied { key, position, failed } in brought.applied {
+            self.present(&tickets, &key, |followed| match position.filter(|position| position.leader == source) {
+                Some(position) if !failed => followed.become_ready(position),
+                // It has another role by now, or cannot do what it should.
+                _ => followed.wait(pause_max),
+            });
+        }
+        for (key, code) in brought.refused {
+            self.present(&tickets, &key, |followed| {
+                if followed.pause == PAUSE_MIN {
+                    let partition = name_of(key, &followed.hosted);
+                    tracing::debug!(%partition, %source, code = code.name(), "a fetch was refused");
+                }
+                followed.wait(pause_max);
+            });
+        }
+        // Whatever got no answer.
+        for key in tickets.keys() {
+            self.present(&tickets, key, |followed| {
+                if followed.state == State::Busy {
+                    followed.state = State::Unlocated;
+                }
+            });
+        }
+    }
+
+    /// Changes a partition if it is still followed as it was when it was asked for.
+    fn present(&mut self, tickets: &HashMap<Key, u64>, key: &Key, change: impl FnOnce(&mut Followed)) {
+        if let Some(followed) = self.partitions.get_mut(key)
+            && tickets.get(key) == Some(&followed.ticket)
+        {
+            change(followed);
+        }
+    }
+
+    /// When something has waited long enough, if nothing else comes before.
+    fn next_due(&self) -> Option<Instant> {
+        let waiting = self.partitions.values().filter_map(|followed| match followed.state {
+            State::Waiting(until) => Some(until),
+            _ => None,
+        });
+        let open = self.connection.as_ref().is_some_and(|connection| !connection.is_closed());
+        let dial = (!open && self.requests == 0 && self.has_ready()).then_some(self.dial_at);
+        waiting.chain(dial).min()
+    }
+}
+
+impl Followed {
+    fn become_ready(&mut self, position: FetchPosition) {
+        (self.state, self.pause) = (State::Ready(position), PAUSE_MIN);
+    }
+
+    fn wait(&mut self, pause_max: Duration) {
+        self.state = State::Waiting(Instant::now() + self.pause);
+        self.pause = (self.pause * 2).min(pause_max);
+    }
+}
+
+async fn connect(broker: Arc<Broker>, source: BrokerId, number: usize) -> Result<Connection, RequestError> {
+    let listener = &broker.config.inter_broker_listener_name;
+    let address = {
+        let image = broker.metadata.image();
+        let known = image.brokers().find(|known| known.id == source);
+        let endpoint = known.and_then(|known| known.endpoints.iter().find(|endpoint| endpoint.listener == *listener));
+        endpoint.map(|endpoint| format!("{}:{}", endpoint.host, endpoint.port))
+    };
+    let unknown = || RequestError::NoBroker { what: format!("id {source} on listener {listener}") };
+    let address = address.ok_or_else(unknown)?;
+    let timeout = Duration::from_millis(broker.config.replica.socket_timeout_ms);
+    let config = ClientConfig {
+        client_id: format!("replica-{}-fetcher-{number}", broker.id()),
+        connect_timeout: timeout.min(CONNECT_WAIT_MAX),
+        request_timeout: timeout,
+        ..ClientConfig::default()
+    };
+    Ok(Connection::open(&address, &config).await?)
+}
+
+/// Asks, and does what the answer says.
+async fn fetch(
+    broker: &Broker,
+    connection: &Connection,
+    asks: &[Ask],
+    hosted: &HashMap<Key, Arc<Hosted>>,
+    wait: Duration,
+    longest: Duration,
+) -> Result<Brought, RequestError> {
+    let request = request(&broker.config, broker.broker_epoch(), asks, wait);
+    // Also the second request may have to wait for the answer to the first.
+    let response = exchange(connection, &request, longest).await?;
+    let mut brought = Brought::default();
+    let mut tasks = Vec::new();
+    for (ask, told) in understand(asks, response) {
+        match (told, hosted.get(&ask.key)) {
+            (Told::Nothing, _) | (_, None) => brought.unchanged.push(ask),
+            (Told::Refused(code), _) => brought.refused.push((ask.key, code)),
+            (Told::Do(what), Some(hosted)) => {
+                if matches!(&what, What::Append { records, .. } if !records.is_empty()) {
+                    brought.served.push(ask.key);
+                }
+                tasks.push(Task { key: ask.key, hosted: Arc::clone(hosted), what });
+            }
+        }
+    }
+    if !tasks.is_empty() {
+        brought.applied = apply(broker, tasks).await;
+    }
+    Ok(brought)
+}

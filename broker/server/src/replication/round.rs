@@ -1,0 +1,115 @@
+//! One fetch: the request for many partitions, and what the answer says of each.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use forebay_broker_client::{Connection, RequestError};
+use forebay_broker_config::BrokerConfig;
+use forebay_broker_partition::{EpochEnd, FetchPosition};
+use forebay_broker_wire::messages::fetch::{
+    FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData, ReplicaState,
+};
+use forebay_broker_wire::primitives::Records;
+use forebay_broker_wire::types::{ErrorCode, LeaderEpoch, Offset, PartitionIndex};
+
+use super::apply::What;
+use crate::partitions::Key;
+
+/// How a follower says that it fetches outside a session.
+const NO_SESSION: i32 = -1;
+
+/// A partition and where its log ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ask {
+    pub(super) key: Key,
+    pub(super) position: FetchPosition,
+    /// What it knows to be safe.
+    pub(super) high_watermark: Offset,
+}
+
+/// What an answer says of one partition.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// Nothing that was not known.
+    Nothing,
+    Do(What),
+    /// Asked in the wrong place, or too early, or in vain.
+    Refused(ErrorCode),
+}
+
+/// The request, in the order of `asks`.
+pub(super) fn request(config: &BrokerConfig, broker_epoch: i64, asks: &[Ask], wait: Duration) -> FetchRequest {
+    let mut topics: Vec<FetchTopic> = Vec::new();
+    for ask in asks {
+        let partition = FetchPartition {
+            partition: ask.key.1.0,
+            current_leader_epoch: ask.position.leader_epoch.0,
+            fetch_offset: ask.position.offset.0,
+            last_fetched_epoch: ask.position.last_fetched_epoch.map_or(-1, |epoch| epoch.0),
+            log_start_offset: ask.position.log_start.0,
+            partition_max_bytes: config.replica.fetch_max_bytes,
+            ..FetchPartition::default()
+        };
+        match topics.last_mut().filter(|topic| topic.topic_id == ask.key.0) {
+            Some(topic) => topic.partitions.push(partition),
+            None => {
+                topics.push(FetchTopic { topic_id: ask.key.0, partitions: vec![partition], ..FetchTopic::default() });
+            }
+        }
+    }
+    FetchRequest {
+        replica_state: ReplicaState { replica_id: config.broker_id, replica_epoch: broker_epoch },
+        max_wait_ms: i32::try_from(wait.as_millis()).unwrap_or(i32::MAX),
+        min_bytes: config.replica.fetch_min_bytes,
+        max_bytes: config.replica.fetch_response_max_bytes,
+        session_epoch: NO_SESSION,
+        topics,
+        ..FetchRequest::default()
+    }
+}
+
+/// Sends it and waits for the answer.
+pub(super) async fn exchange(
+    connection: &Connection,
+    request: &FetchRequest,
+    wait: Duration,
+) -> Result<FetchResponse, RequestError> {
+    let response = connection.send_waiting(request, wait).await?;
+    RequestError::check(response.error_code, None, || "fetch of a replica".to_owned())?;
+    Ok(response)
+}
+
+/// What the answer says of each partition that was asked for; one that it leaves out was answered by nothing.
+pub(super) fn understand(asks: &[Ask], response: FetchResponse) -> Vec<(Ask, Told)> {
+    let mut found: HashMap<Key, PartitionData> = HashMap::new();
+    for topic in response.responses {
+        let of_topic = topic.partitions.into_iter();
+        found.extend(of_topic.map(|data| ((topic.topic_id, PartitionIndex(data.partition_index)), data)));
+    }
+    asks.iter().map(|ask| (*ask, found.remove(&ask.key).map_or(Told::Nothing, |data| told(ask, &data)))).collect()
+}
+
+fn told(ask: &Ask, data: &PartitionData) -> Told {
+    let asked = ask.position;
+    match ErrorCode::from_code(data.error_code) {
+        ErrorCode::None if data.diverging_epoch.end_offset >= 0 => {
+            let end = Offset(data.diverging_epoch.end_offset);
+            let leader_end = EpochEnd { epoch: LeaderEpoch(data.diverging_epoch.epoch), end };
+            Told::Do(What::Diverging { asked, leader_end })
+        }
+        ErrorCode::None => {
+            let records = data.records.as_ref().and_then(Records::as_bytes).cloned().unwrap_or_default();
+            let (high_watermark, log_start) = (Offset(data.high_watermark), Offset(data.log_start_offset));
+            let known_safe = high_watermark.min(asked.offset) <= ask.high_watermark;
+            if records.is_empty() && known_safe && log_start <= asked.log_start {
+                return Told::Nothing;
+            }
+            Told::Do(What::Append { asked, records, high_watermark, log_start })
+        }
+        ErrorCode::OffsetOutOfRange if data.log_start_offset >= 0 && data.last_stable_offset >= 0 => {
+            let (log_start, log_end) = (Offset(data.log_start_offset), Offset(data.last_stable_offset));
+            Told::Do(What::OutOfRange { asked, log_start, log_end })
+        }
+        code => Told::Refused(code),
+    }
+}
