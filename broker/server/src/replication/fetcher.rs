@@ -1,6 +1,7 @@
-//! One fetcher: the partitions that this broker follows at one other broker, or a part of them, over one connection.
+//! One fetcher: the partitions that this broker follows at one other broker, or a part of them.
 //!
-//! It asks for all its partitions in one request, which waits at the leader until something comes, and asks again when what came is written.
+//! It asks for its partitions in one request, which waits at the leader until something comes, and asks again when what came is written.
+//! Where there are many partitions, those that have been quiet for a while are asked for in a request of their own (`lane.rs`).
 //! Partitions that are new, or that have waited after an error, are asked for at once by a second request; the leader then answers the first.
 //! What must hold: an answer counts only for the position that was asked for; whoever fails waits a little longer each time, and is tried at
 //! once when the metadata says something new; nothing wakes it but answers, changes, and pauses that end.
@@ -10,7 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_broker_client::{ClientConfig, Connection, RequestError};
+use forebay_broker_client::{Connection, RequestError};
 use forebay_broker_partition::FetchPosition;
 use forebay_broker_wire::types::{BrokerId, ErrorCode};
 use futures::StreamExt;
@@ -21,13 +22,17 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::apply::{Applied, Task, What, apply};
+use super::lane::{Lane, PAUSE_MIN, Pace, connect};
 use super::name_of;
 use super::round::{Ask, Told, exchange, request, understand};
 use crate::broker::Broker;
 use crate::partitions::{Hosted, Key};
 
-const PAUSE_MIN: Duration = Duration::from_millis(10);
-const CONNECT_WAIT_MAX: Duration = Duration::from_secs(2);
+/// So many partitions go in one request, busy or not.
+const TOGETHER_MAX: usize = 16;
+/// A partition that has brought nothing for so long is quiet; looked at as often.
+const QUIET_AFTER: Duration = Duration::from_secs(1);
+
 /// What a fetcher is told.
 #[derive(Debug)]
 pub(super) enum Change {
@@ -61,6 +66,8 @@ struct Followed {
     pause: Duration,
     /// When it last brought records, as a number that grows: who was served longest ago is asked for first.
     served: u64,
+    served_at: Instant,
+    pace: Pace,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -77,8 +84,8 @@ enum State {
 struct Done {
     tickets: HashMap<Key, u64>,
     result: Result<Brought, RequestError>,
-    /// It was a request on a connection.
-    asked: bool,
+    /// It was a request on this lane's connection.
+    asked: Option<Pace>,
 }
 
 #[derive(Default)]
@@ -98,14 +105,9 @@ pub(super) struct Fetcher {
     number: usize,
     inbox: Arc<Inbox>,
     partitions: HashMap<Key, Followed>,
-    connection: Option<Arc<Connection>>,
+    lanes: [Lane; 2],
     work: FuturesUnordered<Work>,
-    requests: usize,
-    /// A second request was sent to bring in what is new; the next one waits for both.
-    hurried: bool,
-    /// The source could not be reached: not before this.
-    dial_at: Instant,
-    pause: Duration,
+    sort_at: Instant,
     counter: u64,
 }
 
@@ -117,12 +119,9 @@ impl Fetcher {
             number,
             inbox,
             partitions: HashMap::new(),
-            connection: None,
+            lanes: Pace::ALL.map(|_| Lane::new()),
             work: FuturesUnordered::new(),
-            requests: 0,
-            hurried: false,
-            dial_at: Instant::now(),
-            pause: PAUSE_MIN,
+            sort_at: Instant::now() + QUIET_AFTER,
             counter: 0,
         }
     }
@@ -131,13 +130,15 @@ impl Fetcher {
         loop {
             self.take_changes();
             self.locate();
-            if self.wants_connection() {
+            if let Some(pace) = Pace::ALL.into_iter().find(|pace| self.is_to_dial(*pace)) {
                 tokio::select! {
-                    () = self.dial() => {}
+                    dialled = connect(Arc::clone(&self.broker), self.source, self.number) => self.dialled(pace, dialled),
+                    () = self.inbox.wake.notified() => {}
                     () = stop.cancelled() => return,
                 }
+                continue;
             }
-            self.ask();
+            Pace::ALL.into_iter().for_each(|pace| self.ask(pace));
             let due = self.next_due();
             tokio::select! {
                 Some(done) = self.work.next(), if !self.work.is_empty() => self.take(done),
@@ -162,7 +163,9 @@ impl Fetcher {
             match change {
                 Change::Follow(key, hosted) => {
                     let (ticket, state) = (self.next_number(), State::Unlocated);
-                    self.partitions.insert(key, Followed { hosted, ticket, state, pause: PAUSE_MIN, served: 0 });
+                    let (pace, served_at) = (Pace::Busy, Instant::now());
+                    let followed = Followed { hosted, ticket, state, pause: PAUSE_MIN, served: 0, served_at, pace };
+                    self.partitions.insert(key, followed);
                 }
                 Change::Leave(key) => drop(self.partitions.remove(&key)),
                 Change::Dial => self.hang_up(),
@@ -171,13 +174,12 @@ impl Fetcher {
         if self.partitions.is_empty() {
             self.hang_up();
         }
-        (self.dial_at, self.pause) = (Instant::now(), PAUSE_MIN);
+        self.lanes.iter_mut().for_each(Lane::forgive);
     }
 
-    /// Gives up the connection, with all that was asked on it.
+    /// Gives up the connections, with all that was asked on them.
     fn hang_up(&mut self) {
-        self.connection = None;
-        (self.requests, self.hurried) = (0, false);
+        self.lanes.iter_mut().for_each(Lane::hang_up);
         self.work.clear();
         for followed in self.partitions.values_mut().filter(|followed| followed.state == State::Busy) {
             followed.state = State::Unlocated;
@@ -206,48 +208,51 @@ impl Fetcher {
         let broker = Arc::clone(&self.broker);
         self.work.push(Box::pin(async move {
             let applied = apply(&broker, tasks).await;
-            Done { tickets, result: Ok(Brought { applied, ..Brought::default() }), asked: false }
+            Done { tickets, result: Ok(Brought { applied, ..Brought::default() }), asked: None }
         }));
     }
 
-    fn has_ready(&self) -> bool {
-        self.partitions.values().any(|followed| matches!(followed.state, State::Ready(_)))
+    fn lane(&mut self, pace: Pace) -> &mut Lane {
+        let [busy, quiet] = &mut self.lanes;
+        if pace == Pace::Busy { busy } else { quiet }
     }
 
-    fn wants_connection(&self) -> bool {
-        let open = self.connection.as_ref().is_some_and(|connection| !connection.is_closed());
-        !open && self.requests == 0 && Instant::now() >= self.dial_at && self.has_ready()
+    /// When a lane is to connect, if it has something to ask.
+    fn dial_at(&self, pace: Pace) -> Option<Instant> {
+        let [busy, quiet] = &self.lanes;
+        let at = if pace == Pace::Busy { busy.dial_at() } else { quiet.dial_at() };
+        let ready = |followed: &Followed| followed.pace == pace && matches!(followed.state, State::Ready(_));
+        at.filter(|_| self.partitions.values().any(ready))
     }
 
-    async fn dial(&mut self) {
-        self.connection = None;
-        match connect(Arc::clone(&self.broker), self.source, self.number).await {
-            Ok(connection) => self.connection = Some(Arc::new(connection)),
-            Err(error) => self.unreachable(&error),
+    fn is_to_dial(&self, pace: Pace) -> bool {
+        self.dial_at(pace).is_some_and(|at| at <= Instant::now())
+    }
+
+    fn dialled(&mut self, pace: Pace, dialled: Result<Connection, RequestError>) {
+        match dialled {
+            Ok(connection) => self.lane(pace).dialled(connection),
+            Err(error) => self.unreachable(pace, &error),
         }
     }
 
-    fn unreachable(&mut self, error: &RequestError) {
-        if self.pause == PAUSE_MIN {
+    fn unreachable(&mut self, pace: Pace, error: &RequestError) {
+        let pause_max = self.pause_max();
+        if self.lane(pace).failed(pause_max) {
             tracing::info!(source = %self.source, %error, "the leader of replicas here cannot be asked: trying again");
         }
-        self.connection = None;
-        self.dial_at = Instant::now() + self.pause;
-        self.pause = (self.pause * 2).min(self.pause_max());
     }
 
     fn pause_max(&self) -> Duration {
         Duration::from_millis(self.broker.config.replica.fetch_backoff_ms).max(PAUSE_MIN)
     }
 
-    /// Asks for everything that is ready: the first request waits at the leader, a second one does not.
-    fn ask(&mut self) {
-        self.hurried &= self.requests > 0;
-        let may_ask = self.requests == 0 || (self.requests == 1 && !self.hurried);
-        let Some(connection) = self.connection.clone().filter(|_| may_ask) else { return };
+    /// Asks for everything of a lane that is ready: the first request waits at the leader, a second one does not.
+    fn ask(&mut self, pace: Pace) {
+        let Some((connection, may_wait)) = self.lane(pace).free() else { return };
         let mut ready: Vec<(u64, Ask)> = Vec::new();
         let mut tickets = HashMap::new();
-        for (key, followed) in &mut self.partitions {
+        for (key, followed) in self.partitions.iter_mut().filter(|(_, followed)| followed.pace == pace) {
             let State::Ready(position) = followed.state else { continue };
             let high_watermark = followed.hosted.partition.offsets().high_watermark;
             ready.push((followed.served, Ask { key: *key, position, high_watermark }));
@@ -260,36 +265,31 @@ impl Fetcher {
         ready.sort_by_key(|(served, ask)| (*served, ask.key));
         let asks: Vec<_> = ready.into_iter().map(|(_, ask)| ask).collect();
         let longest = Duration::from_millis(u64::try_from(self.broker.config.replica.fetch_wait_max_ms).unwrap_or(0));
-        let wait = if self.requests == 0 { longest } else { Duration::ZERO };
+        let wait = if may_wait { longest } else { Duration::ZERO };
         let hosted: HashMap<Key, Arc<Hosted>> =
             asks.iter().filter_map(|ask| Some((ask.key, Arc::clone(&self.partitions.get(&ask.key)?.hosted)))).collect();
         let broker = Arc::clone(&self.broker);
-        self.hurried = self.requests > 0;
-        self.requests += 1;
+        self.lane(pace).sent();
         self.work.push(Box::pin(async move {
             let result = fetch(&broker, &connection, &asks, &hosted, wait, longest).await;
-            Done { tickets, result, asked: true }
+            Done { tickets, result, asked: Some(pace) }
         }));
     }
 
     fn take(&mut self, done: Done) {
         let Done { tickets, result, asked } = done;
-        self.requests -= usize::from(asked);
-        let brought = match result {
-            Ok(brought) => {
-                if asked {
-                    self.pause = PAUSE_MIN;
-                }
-                brought
+        if let Some(pace) = asked {
+            self.lane(pace).answered(result.is_ok());
+            if let Err(error) = &result {
+                self.unreachable(pace, error);
             }
-            Err(error) => {
-                self.unreachable(&error);
-                Brought::default()
-            }
-        };
-        let served = self.next_number();
+        }
+        let brought = result.unwrap_or_default();
+        let (served, served_at) = (self.next_number(), Instant::now());
         for key in &brought.served {
-            self.present(&tickets, key, |followed| followed.served = served);
+            self.present(&tickets, key, |followed| {
+                (followed.served, followed.served_at, followed.pace) = (served, served_at, Pace::Busy);
+            });
         }
         for ask in brought.unchanged {
             self.present(&tickets, &ask.key, |followed| followed.become_ready(ask.position));
@@ -319,6 +319,19 @@ impl Fetcher {
                 }
             });
         }
+        self.sort_out();
+    }
+
+    /// Lets partitions that have been quiet for a while go their own way, many at a time: each that comes or goes costs a request of all.
+    fn sort_out(&mut self) {
+        let now = Instant::now();
+        if self.partitions.len() <= TOGETHER_MAX || now < self.sort_at {
+            return;
+        }
+        self.sort_at = now + QUIET_AFTER;
+        for followed in self.partitions.values_mut().filter(|followed| now >= followed.served_at + QUIET_AFTER) {
+            followed.pace = Pace::Quiet;
+        }
     }
 
     /// Changes a partition if it is still followed as it was when it was asked for.
@@ -336,8 +349,7 @@ impl Fetcher {
             State::Waiting(until) => Some(until),
             _ => None,
         });
-        let open = self.connection.as_ref().is_some_and(|connection| !connection.is_closed());
-        let dial = (!open && self.requests == 0 && self.has_ready()).then_some(self.dial_at);
+        let dial = Pace::ALL.into_iter().filter_map(|pace| self.dial_at(pace));
         waiting.chain(dial).min()
     }
 }
@@ -351,26 +363,6 @@ impl Followed {
         self.state = State::Waiting(Instant::now() + self.pause);
         self.pause = (self.pause * 2).min(pause_max);
     }
-}
-
-async fn connect(broker: Arc<Broker>, source: BrokerId, number: usize) -> Result<Connection, RequestError> {
-    let listener = &broker.config.inter_broker_listener_name;
-    let address = {
-        let image = broker.metadata.image();
-        let known = image.brokers().find(|known| known.id == source);
-        let endpoint = known.and_then(|known| known.endpoints.iter().find(|endpoint| endpoint.listener == *listener));
-        endpoint.map(|endpoint| format!("{}:{}", endpoint.host, endpoint.port))
-    };
-    let unknown = || RequestError::NoBroker { what: format!("id {source} on listener {listener}") };
-    let address = address.ok_or_else(unknown)?;
-    let timeout = Duration::from_millis(broker.config.replica.socket_timeout_ms);
-    let config = ClientConfig {
-        client_id: format!("replica-{}-fetcher-{number}", broker.id()),
-        connect_timeout: timeout.min(CONNECT_WAIT_MAX),
-        request_timeout: timeout,
-        ..ClientConfig::default()
-    };
-    Ok(Connection::open(&address, &config).await?)
 }
 
 /// Asks, and does what the answer says.

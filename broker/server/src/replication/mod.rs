@@ -8,6 +8,7 @@ mod apply;
 mod assignment;
 mod fetcher;
 mod isr;
+mod lane;
 mod round;
 
 use std::collections::HashMap;

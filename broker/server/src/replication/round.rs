@@ -48,6 +48,8 @@ pub(super) fn request(config: &BrokerConfig, broker_epoch: i64, asks: &[Ask], wa
             last_fetched_epoch: ask.position.last_fetched_epoch.map_or(-1, |epoch| epoch.0),
             log_start_offset: ask.position.log_start.0,
             partition_max_bytes: config.replica.fetch_max_bytes,
+            // The leader leaves out partitions of which it has nothing else to say.
+            high_watermark: ask.high_watermark.0,
             ..FetchPartition::default()
         };
         match topics.last_mut().filter(|topic| topic.topic_id == ask.key.0) {
