@@ -22,7 +22,7 @@ use crate::values::{ConfigMap, ReclaimPolicy};
 /// The Kafka names that the operator itself sets, and where they are in this spec.
 const OWNED_CONFIG: &str = "!['node.id', 'broker.id', 'listeners', 'advertised.listeners', 'log.dirs', 'log.dir', \
     'num.network.threads', 'num.io.threads', 'num.replica.fetchers', 'forebay.http.listener', 'forebay.ulimit.nofile', \
-    'forebay.cluster.id'].exists(name, name in self)";
+    'forebay.cluster.id', 'controller.quorum.voters', 'controller.listener.names', 'inter.broker.listener.name'].exists(name, name in self)";
 
 /// Brokers and what they run on.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ const OWNED_CONFIG: &str = "!['node.id', 'broker.id', 'listeners', 'advertised.l
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSpec {
-    /// Number of brokers.
+    /// Number of brokers: 1, or 3 and more. May grow, from 3 on; none is taken away.
     #[schemars(range(min = 1, max = 1000))]
     pub replicas: i32,
     /// The broker's image; the operator's `--broker-image` when left out.
@@ -76,7 +76,7 @@ pub struct ClusterSpec {
     /// Broker configuration by Kafka's names. Values are integers or strings; an unknown name is refused with the nearest one that exists.
     #[serde(default, skip_serializing_if = "ConfigMap::is_empty")]
     #[schemars(extend("maxProperties" = 200))]
-    #[x_kube(validation = Rule::new(OWNED_CONFIG).message("config holds a name that the operator sets: node.id, broker.id, listeners, advertised.listeners, log.dirs (use spec.disks), num.network.threads, num.io.threads, num.replica.fetchers (use spec.threads), forebay.http.listener, forebay.ulimit.nofile (use spec.ulimits), forebay.cluster.id"))]
+    #[x_kube(validation = Rule::new(OWNED_CONFIG).message("config holds a name that the operator sets: node.id, broker.id, listeners, advertised.listeners, log.dirs (use spec.disks), num.network.threads, num.io.threads, num.replica.fetchers (use spec.threads), forebay.http.listener, forebay.ulimit.nofile (use spec.ulimits), forebay.cluster.id, controller.quorum.voters, controller.listener.names, inter.broker.listener.name"))]
     pub config: ConfigMap,
     /// CPU and memory of each broker. Leave memory beyond the broker's own to the page cache: it counts towards the limit.
     #[serde(skip_serializing_if = "Option::is_none")]

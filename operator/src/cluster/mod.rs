@@ -7,6 +7,7 @@ mod observe;
 mod plan;
 mod report;
 mod roll;
+mod settled;
 #[cfg(test)]
 mod tests;
 mod tuning;
@@ -46,7 +47,7 @@ async fn one(cluster: &Cluster, context: &Context) -> Result<Done, ReconcileErro
     };
     let observed = observe::observe(&context.client, cluster).await?;
     let now = Timestamp::now();
-    let desired = plan::desired(cluster, &defaults);
+    let desired = plan::desired(cluster, &defaults, &observed);
     let plan = plan::plan(cluster, desired, &observed, &defaults, context.resync(), now);
     let failures = apply::apply(context, cluster, &plan.actions).await;
     let previous = cluster.status.clone().unwrap_or_default();

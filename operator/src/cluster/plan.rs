@@ -16,14 +16,12 @@ use serde_json::Value;
 use super::build::{self, BuildError, Defaults, broker_set_name};
 use super::disks::{self, Growth};
 use super::observe::Observed;
+use super::settled::{self, Settled};
 use super::{report, roll, tuning};
 use crate::kube::apply::{self, Child, Need};
 use crate::kube::events::Note;
 use crate::kube::status;
 use crate::reconcile::Requeue;
-
-/// Brokers that a cluster may have: replication between brokers is not built yet.
-pub(crate) const REPLICAS_MAX: i32 = 1;
 
 /// How soon a Cluster that is not as specified is looked at again; changes of its pods come by the watch anyway.
 const UNSETTLED: Duration = Duration::from_secs(3);
@@ -86,7 +84,9 @@ pub(crate) fn plan(
 ) -> Plan {
     let disks = disks::judge(cluster, &observed.claims);
     let desired = desired.map_err(|error| (Reason::InvalidConfig, error.to_string()));
-    let refusal = refuse(cluster).map_or(Ok(()), Err);
+    let settled = Settled::of(cluster, observed);
+    let refusal = settled::refuse(cluster.spec.replicas, &settled);
+    let refusal = refusal.map_or(Ok(()), |message| Err((Reason::NotSupported, message)));
     let (steps, refused) = match refusal.and(desired) {
         Ok(children) => (steps(cluster, &children, observed, &disks.growths), false),
         // Disks grow nevertheless: they may be why the configuration was touched at all.
@@ -110,15 +110,6 @@ pub(crate) fn plan(
     let actions = if paused { Vec::new() } else { steps.actions };
     let status = report::status(cluster, observed, defaults, conditions);
     Plan { actions, status, notes, requeue: Requeue::After(if is_settled { resync } else { UNSETTLED }) }
-}
-
-/// What the spec asks for and this version can't do.
-fn refuse(cluster: &Cluster) -> Option<Refusal> {
-    let replicas = cluster.spec.replicas;
-    (replicas > REPLICAS_MAX).then(|| {
-        let message = format!("spec.replicas is {replicas}: this version runs {REPLICAS_MAX} broker per cluster, as it does not replicate between brokers yet; set it to {REPLICAS_MAX}");
-        (Reason::NotSupported, message)
-    })
 }
 
 fn by_id(observed: &Observed) -> BTreeMap<i32, &BrokerStatus> {
@@ -176,7 +167,8 @@ fn roll_step(steps: &mut Steps, cluster: &Cluster, set: &Value, observed: &Obser
             .push((Reason::BrokersStarting, "the StatefulSet is being taken in by its controller".to_owned()));
         return;
     };
-    match roll::next(&observed.pods, cluster.spec.replicas, revision) {
+    let out_of_sync = settled::out_of_sync(cluster, observed);
+    match roll::next(&observed.pods, cluster.spec.replicas, revision, out_of_sync) {
         roll::Step::Nothing => {}
         roll::Step::Wait(why) => steps.blockers.push((Reason::Rolling, why)),
         roll::Step::Replace { name, uid, why } => {
@@ -244,6 +236,6 @@ fn progressing(
 }
 
 /// The desired children, or why there are none.
-pub(crate) fn desired(cluster: &Cluster, defaults: &Defaults) -> Result<Vec<Child>, BuildError> {
-    build::children(cluster, defaults)
+pub(crate) fn desired(cluster: &Cluster, defaults: &Defaults, observed: &Observed) -> Result<Vec<Child>, BuildError> {
+    build::children(cluster, defaults, &Settled::of(cluster, observed))
 }

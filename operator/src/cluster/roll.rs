@@ -2,7 +2,8 @@
 //! loses nothing, and however long a broker takes to come back, it waits.
 //!
 //! What must always hold: at most one broker is down because of the roll; a broker that is down already goes first, so
-//! that a bad spec costs one pod and its correction heals that pod.
+//! that a bad spec costs one pod and its correction heals that pod; and a broker that runs is only taken down while every
+//! replica is in sync, so that none is the last that has a record.
 
 use super::observe::PodSeen;
 
@@ -17,8 +18,8 @@ pub(crate) enum Step {
     Wait(String),
 }
 
-/// `revision` is the one that the StatefulSet would give a new pod.
-pub(crate) fn next(pods: &[PodSeen], replicas: i32, revision: &str) -> Step {
+/// `revision` is the one that the StatefulSet would give a new pod; `out_of_sync` says which replicas are not in sync.
+pub(crate) fn next(pods: &[PodSeen], replicas: i32, revision: &str, out_of_sync: Option<String>) -> Step {
     let outdated: Vec<&PodSeen> = pods.iter().filter(|pod| pod.revision != revision && !pod.deleting).collect();
     if outdated.is_empty() {
         return Step::Nothing;
@@ -41,6 +42,9 @@ pub(crate) fn next(pods: &[PodSeen], replicas: i32, revision: &str) -> Step {
     if count < replicas {
         return Step::Wait(format!("{count} of {replicas} pods exist"));
     }
+    if let Some(why) = out_of_sync {
+        return Step::Wait(why);
+    }
     outdated.last().map_or(Step::Nothing, |pod| replace(pod, "running"))
 }
 
@@ -51,6 +55,10 @@ mod tests {
     fn pod(ordinal: i32, revision: &str, ready: bool) -> PodSeen {
         let name = format!("c-broker-{ordinal}");
         PodSeen { uid: format!("u{ordinal}"), name, ordinal, revision: revision.into(), ready, ..PodSeen::default() }
+    }
+
+    fn next(pods: &[PodSeen], replicas: i32, revision: &str) -> Step {
+        super::next(pods, replicas, revision, None)
     }
 
     fn replaced(step: &Step) -> Option<&str> {
@@ -69,6 +77,15 @@ mod tests {
         let pods = [pod(0, "old", true), pod(1, "new", true), pod(2, "old", true)];
         assert_eq!(replaced(&next(&pods, 3, "new")), Some("c-broker-2"));
         assert_eq!(next(&pods[..2], 3, "new"), Step::Wait("2 of 3 pods exist".into()));
+    }
+
+    #[test]
+    fn no_second_broker_goes_down_while_a_replica_is_behind_but_one_that_is_down_may_be_mended() {
+        let behind = Some("4 partitions are behind".to_owned());
+        let pods = [pod(0, "old", true), pod(1, "old", true), pod(2, "new", true)];
+        assert_eq!(super::next(&pods, 3, "new", behind.clone()), Step::Wait("4 partitions are behind".into()));
+        let pods = [pod(0, "old", true), pod(1, "bad", false), pod(2, "old", true)];
+        assert_eq!(replaced(&super::next(&pods, 3, "new", behind)), Some("c-broker-1"));
     }
 
     #[test]

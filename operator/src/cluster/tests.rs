@@ -97,7 +97,7 @@ struct Expected {
 fn observed(given: &Given) -> Observed {
     let mut observed = Observed::default();
     if let Some(spec) = &given.live_spec {
-        for child in desired(&cluster(spec), &defaults()).unwrap() {
+        for child in desired(&cluster(spec), &defaults(), &Observed::default()).unwrap() {
             let mut value = live(&child, &given.revision);
             for (pointer, new) in given.live_changes.get(&child.key()).into_iter().flatten() {
                 *value.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = new.clone();
@@ -134,7 +134,7 @@ fn observed(given: &Given) -> Observed {
 }
 
 fn planned(cluster: &Cluster, observed: &Observed) -> Plan {
-    plan(cluster, desired(cluster, &defaults()), observed, &defaults(), Duration::from_secs(30), now())
+    plan(cluster, desired(cluster, &defaults(), observed), observed, &defaults(), Duration::from_secs(30), now())
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_status_that_was_written_is_the_status_that_is_planned_next() {
     cluster.status = Some(serde_json::from_value(serde_json::to_value(&first.status).unwrap()).unwrap());
     let second = plan(
         &cluster,
-        desired(&cluster, &defaults()),
+        desired(&cluster, &defaults(), &observed(&given)),
         &observed(&given),
         &defaults(),
         Duration::from_secs(30),
@@ -221,10 +221,10 @@ fn children_are_as_committed() {
         "pod": {"labels": {"team": "a", "forebay.dev/cluster": "mine"}, "tolerations": [{"operator": "Exists"}]},
         "metrics": {"scrapeAnnotations": false},
     });
-    for (name, spec) in [("plain", json!({})), ("rich", rich)] {
+    for (name, spec) in [("plain", json!({})), ("rich", rich), ("replicated", json!({"replicas": 3}))] {
         let mut cluster = cluster(&spec);
         cluster.labels_mut().insert("argocd.argoproj.io/instance".into(), "app".into());
-        let children = desired(&cluster, &defaults()).unwrap();
+        let children = desired(&cluster, &defaults(), &Observed::default()).unwrap();
         let text: Vec<String> = children.iter().map(|child| serde_yaml_ng::to_string(&child.value).unwrap()).collect();
         let text = text.join("---\n");
         assert!(!text.contains("argocd"), "labels of tracking tools must not reach children");

@@ -1,13 +1,17 @@
 //! The brokers' configuration file, by the same table that the broker reads it with: what is refused here would be
 //! refused there, but here the user sees it.
 
-use forebay_broker_config::{BrokerConfig, Settings, render_properties};
+use forebay_broker_config::{BrokerConfig, Settings, add_cluster_settings, render_properties};
 use forebay_crds::Cluster;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use thiserror::Error;
 
-use super::{HTTP_PORT, KAFKA_PORT, config_map_name, metadata, stateful_set};
+use super::{
+    CONTROLLER_PORT, Defaults, HTTP_PORT, KAFKA_PORT, broker_host, broker_set_name, config_map_name, is_replicated,
+    metadata, stateful_set,
+};
+use crate::cluster::settled::Settled;
 
 /// The key, and the name of the file.
 pub(crate) const FILE: &str = "broker.properties";
@@ -18,13 +22,19 @@ pub(crate) const FILE: &str = "broker.properties";
 pub(crate) struct ConfigProblem(pub(crate) String);
 
 /// The text of the file: what the spec says by Kafka's names, and what follows from the rest of the spec.
-pub(crate) fn broker_properties(cluster: &Cluster) -> Result<String, ConfigProblem> {
+pub(crate) fn broker_properties(
+    cluster: &Cluster,
+    defaults: &Defaults,
+    settled: &Settled,
+) -> Result<String, ConfigProblem> {
     let spec = &cluster.spec;
     let mut settings: Settings = spec.config.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
     let mut set = |name: &str, value: String| settings.insert(name.to_owned(), value);
     let log_dirs: Vec<String> = spec.disks.iter().map(forebay_crds::cluster::Disk::effective_mount_path).collect();
     set("log.dirs", log_dirs.join(","));
-    set("listeners", format!("PLAINTEXT://0.0.0.0:{KAFKA_PORT}"));
+    let controller =
+        if is_replicated(cluster) { format!(",CONTROLLER://0.0.0.0:{CONTROLLER_PORT}") } else { String::new() };
+    set("listeners", format!("PLAINTEXT://0.0.0.0:{KAFKA_PORT}{controller}"));
     set("forebay.http.listener", format!("0.0.0.0:{HTTP_PORT}"));
     let threads = stateful_set::threads(spec);
     let counts = [
@@ -40,11 +50,25 @@ pub(crate) fn broker_properties(cluster: &Cluster) -> Result<String, ConfigProbl
     if let Some(nofile) = spec.ulimits.as_ref().and_then(|ulimits| ulimits.nofile) {
         set("forebay.ulimit.nofile", nofile.to_string());
     }
+    if is_replicated(cluster) {
+        let address = |id| {
+            let pod = format!("{}-{id}", broker_set_name(&cluster.name_any()));
+            format!("{}:{CONTROLLER_PORT}", broker_host(cluster, defaults, &pod))
+        };
+        add_cluster_settings(&mut settings, settled.voters(cluster), &settled.cluster_id(cluster), address);
+    }
     let text = render_properties(&settings);
     // As the broker will read it: each one adds its own id and address.
-    let of_each = ["node.id=0".to_owned(), format!("advertised.listeners=PLAINTEXT://broker:{KAFKA_PORT}")];
+    let of_each = ["node.id=0".to_owned(), format!("advertised.listeners={}", advertised(cluster, "broker"))];
     BrokerConfig::parse(&text, &of_each).map_err(|errors| ConfigProblem(errors.to_string()))?;
     Ok(text)
+}
+
+/// What the broker on this host tells others to connect to.
+pub(super) fn advertised(cluster: &Cluster, host: &str) -> String {
+    let controller =
+        if is_replicated(cluster) { format!(",CONTROLLER://{host}:{CONTROLLER_PORT}") } else { String::new() };
+    format!("PLAINTEXT://{host}:{KAFKA_PORT}{controller}")
 }
 
 pub(super) fn build(cluster: &Cluster, properties: &str) -> ConfigMap {

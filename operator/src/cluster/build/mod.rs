@@ -1,6 +1,6 @@
 //! The children of a Cluster, one resource a file. Pure: from the Cluster and what the operator was told to objects.
 
-mod config_map;
+pub(crate) mod config_map;
 pub(crate) mod labels;
 mod pod;
 mod pod_disruption_budget;
@@ -12,14 +12,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ObjectMeta;
 use kube::{Resource, ResourceExt};
 
-pub(crate) use config_map::{ConfigProblem, broker_properties};
+pub(crate) use config_map::ConfigProblem;
 pub(crate) use stateful_set::threads;
 
+use super::settled::Settled;
 use crate::kube::apply::Child;
 use crate::reconcile::ReconcileError;
 
 /// Port of the Kafka listener.
 pub(crate) const KAFKA_PORT: i32 = 9092;
+/// Port on which the brokers of a cluster of several listen to each other.
+pub(crate) const CONTROLLER_PORT: i32 = 9093;
 /// Port of metrics, probes and status.
 pub(crate) const HTTP_PORT: i32 = 9644;
 
@@ -47,6 +50,17 @@ pub(crate) fn config_map_name(cluster: &str) -> String {
     format!("{cluster}-broker-config")
 }
 
+/// The DNS name of a broker's pod; `pod` may stand for it.
+pub(crate) fn broker_host(cluster: &Cluster, defaults: &Defaults, pod: &str) -> String {
+    let (service, namespace) = (headless_service_name(&cluster.name_any()), cluster.namespace().unwrap_or_default());
+    format!("{pod}.{service}.{namespace}.svc.{}", defaults.cluster_domain)
+}
+
+/// Whether there are several brokers, which then listen to each other.
+pub(crate) fn is_replicated(cluster: &Cluster) -> bool {
+    cluster.spec.replicas > 1
+}
+
 /// Metadata of a child: named, labelled, owned. Labels of the Cluster itself are not copied: tools that track objects by
 /// label would take the children for their own, and remove them.
 fn metadata(cluster: &Cluster, name: String) -> ObjectMeta {
@@ -64,8 +78,8 @@ fn owner(cluster: &Cluster) -> Option<OwnerReference> {
 }
 
 /// All children, in the order in which they are applied: the StatefulSet last, so that its pods find the rest.
-pub(crate) fn children(cluster: &Cluster, defaults: &Defaults) -> Result<Vec<Child>, BuildError> {
-    let properties = broker_properties(cluster)?;
+pub(crate) fn children(cluster: &Cluster, defaults: &Defaults, settled: &Settled) -> Result<Vec<Child>, BuildError> {
+    let properties = config_map::broker_properties(cluster, defaults, settled)?;
     let config_map = config_map::build(cluster, &properties);
     Ok(vec![
         Child::new(&config_map)?,

@@ -14,7 +14,9 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
 
-use super::{Defaults, HTTP_PORT, KAFKA_PORT, config_map, config_map_name, headless_service_name, labels};
+use super::{
+    CONTROLLER_PORT, Defaults, HTTP_PORT, KAFKA_PORT, broker_host, config_map, config_map_name, is_replicated, labels,
+};
 use crate::kube::compare;
 
 const CONFIG_VOLUME: &str = "config";
@@ -92,16 +94,14 @@ fn spec(cluster: &Cluster, defaults: &Defaults, wanted: PodTemplate) -> PodSpec 
 }
 
 fn container(cluster: &Cluster, defaults: &Defaults) -> Container {
-    let name = cluster.name_any();
-    let namespace = cluster.namespace().unwrap_or_default();
-    let host = format!("$(POD_NAME).{}.{namespace}.svc.{}", headless_service_name(&name), defaults.cluster_domain);
+    let host = broker_host(cluster, defaults, "$(POD_NAME)");
     let args = [
         "--config".to_owned(),
         format!("{CONFIG_PATH}/{}", config_map::FILE),
         "--broker-id-from".to_owned(),
         "$(POD_NAME)".to_owned(),
         "--set".to_owned(),
-        format!("advertised.listeners=PLAINTEXT://{host}:{KAFKA_PORT}"),
+        format!("advertised.listeners={}", config_map::advertised(cluster, &host)),
     ];
     Container {
         name: "broker".to_owned(),
@@ -110,7 +110,7 @@ fn container(cluster: &Cluster, defaults: &Defaults) -> Container {
         command: Some(vec!["/forebay-broker".to_owned()]),
         args: Some(args.into()),
         env: Some(vec![pod_name()]),
-        ports: Some(vec![port("kafka", KAFKA_PORT), port("http", HTTP_PORT)]),
+        ports: Some(ports(cluster)),
         // Recovering is alive but not ready: a broker that reads its logs must not be killed for it.
         liveness_probe: Some(probe("/livez", 10, 6)),
         readiness_probe: Some(probe("/readyz", 2, 2)),
@@ -148,6 +148,11 @@ fn pod_name() -> EnvVar {
         value_from: Some(EnvVarSource { field_ref: Some(field_ref), ..EnvVarSource::default() }),
         ..EnvVar::default()
     }
+}
+
+fn ports(cluster: &Cluster) -> Vec<ContainerPort> {
+    let controller = is_replicated(cluster).then(|| port("controller", CONTROLLER_PORT));
+    [port("kafka", KAFKA_PORT), port("http", HTTP_PORT)].into_iter().chain(controller).collect()
 }
 
 fn port(name: &str, port: i32) -> ContainerPort {

@@ -5,7 +5,10 @@ use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 
-use super::{HTTP_PORT, KAFKA_PORT, bootstrap_service_name, headless_service_name, labels, metadata};
+use super::{
+    CONTROLLER_PORT, HTTP_PORT, KAFKA_PORT, bootstrap_service_name, headless_service_name, is_replicated, labels,
+    metadata,
+};
 
 fn port(name: &str, port: i32) -> ServicePort {
     ServicePort {
@@ -20,10 +23,11 @@ fn port(name: &str, port: i32) -> ServicePort {
 /// A DNS name per broker. Brokers that are not ready have one too: they must find each other to become ready.
 pub(super) fn headless(cluster: &Cluster) -> Service {
     let name = cluster.name_any();
+    let controller = is_replicated(cluster).then(|| port("controller", CONTROLLER_PORT));
     let spec = ServiceSpec {
         cluster_ip: Some("None".to_owned()),
         publish_not_ready_addresses: Some(true),
-        ports: Some(vec![port("kafka", KAFKA_PORT), port("http", HTTP_PORT)]),
+        ports: Some([port("kafka", KAFKA_PORT), port("http", HTTP_PORT)].into_iter().chain(controller).collect()),
         selector: Some(labels::selecting(&name)),
         ..ServiceSpec::default()
     };
