@@ -3,6 +3,7 @@
 
 mod broker;
 mod consumer_lab;
+mod failover;
 mod report;
 mod smoke;
 
@@ -22,6 +23,8 @@ struct Cli {
 enum Command {
     /// What a broker costs when idle, how fast it starts, and that it works.
     Smoke(smoke::Options),
+    /// How long producers wait when a leader is killed, cut off or stopped (root: makes network namespaces).
+    Failover(failover::Options),
     /// The consumer tuning lab: fetch settings A to D with the Java client.
     ConsumerLab(consumer_lab::Options),
 }
@@ -37,13 +40,8 @@ struct Common {
     save: Option<PathBuf>,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
-        Command::Smoke(options) => smoke::run(&options).await,
-        Command::ConsumerLab(options) => consumer_lab::run(&options),
-    };
-    match outcome {
+fn main() -> ExitCode {
+    match measure(&Cli::parse().command) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -51,4 +49,18 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn measure(command: &Command) -> anyhow::Result<bool> {
+    if let Command::Failover(_) = command {
+        forebay_e2e_faults::namespaces::enter()?; // before there are threads: the program begins again
+    }
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(async {
+        match command {
+            Command::Smoke(options) => smoke::run(options).await,
+            Command::ConsumerLab(options) => consumer_lab::run(options),
+            Command::Failover(options) => failover::run(options).await,
+        }
+    })
 }

@@ -54,7 +54,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["forebay-crds", "forebay-profile", "forebay-broker-client", "forebay-broker-config", "forebay-broker-wire"],
     ),
     ("forebay-e2e-faults", &["forebay-broker-client", "forebay-broker-wire"]),
-    ("forebay-bench", &["forebay-broker-client", "forebay-broker-config", "forebay-broker-wire"]),
+    (
+        "forebay-bench",
+        // the last one for its network that can be cut
+        &["forebay-broker-client", "forebay-broker-config", "forebay-broker-wire", "forebay-e2e-faults"],
+    ),
     ("forebay-xtask", &["forebay-broker-wire", "forebay-broker-config"]),
 ];
 

@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::load;
-use crate::network::Peer;
 use crate::node::{KAFKA_PORT, Node};
+use forebay_e2e_faults::network::Peer;
 
 /// A broker serves within this, its logs checked.
 const SERVES_WITHIN: Duration = Duration::from_secs(60);

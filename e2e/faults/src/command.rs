@@ -5,7 +5,10 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// Runs one, and gives what it printed.
-pub(crate) fn sh(program: &str, arguments: &[&str]) -> Result<String> {
+///
+/// # Errors
+/// When it can't be started or ends with another status than 0.
+pub fn sh(program: &str, arguments: &[&str]) -> Result<String> {
     let output = Command::new(program).args(arguments).output();
     let output = output.with_context(|| format!("can't start {program}; is it installed?"))?;
     if !output.status.success() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::task::JoinHandle;
 
-use crate::command::sh;
+use forebay_e2e_faults::command::sh;
 
 /// Its size; the file takes only what is written.
 const SIZE: &str = "6G";

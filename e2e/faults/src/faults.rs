@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::brokers::{Brokers, serves};
 use crate::nemesis::{Fault, Kind};
-use crate::network;
+use forebay_e2e_faults::network;
 
 /// A fault that lasts.
 #[derive(Debug)]

@@ -1,35 +1,26 @@
 //! Real broker processes under faults: `cargo xtask faults --help`.
 //!
-//! The program begins again inside namespaces of its own (processes, mounts, network), so nothing outlives it, however it ends:
-//! when it dies the kernel ends every process, mount, loop device, address and link that it made.
 //! Read it from [`run`]. `nemesis`, `ledger` and `check` decide and are pure; `network`, `disk` and `node` break things;
 //! `load` produces and consumes; `report` tells.
 
 mod brokers;
 mod check;
-mod command;
 mod disk;
 mod faults;
 mod ledger;
 mod load;
 mod nemesis;
-mod network;
 mod node;
 mod readback;
 mod report;
 mod run;
 
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::Parser;
 
 use nemesis::Kind;
-
-/// The first argument of the program inside its namespaces.
-const INSIDE: &str = "FOREBAY_FAULTS_INSIDE";
 
 #[derive(Clone, Debug, Parser)]
 #[command(name = "cargo xtask faults", bin_name = "cargo xtask faults")]
@@ -74,8 +65,7 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let outcome = if std::env::var_os(INSIDE).is_some() { inside(&args) } else { outside() };
-    match outcome {
+    match inside(&args) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -85,19 +75,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Becomes the parent of the same program in its own namespaces; comes back only if that can't be.
-fn outside() -> anyhow::Result<bool> {
-    let program = std::env::current_exe().context("can't find this program")?;
-    let error = Command::new("unshare")
-        .args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"])
-        .arg(program)
-        .args(std::env::args_os().skip(1))
-        .env(INSIDE, "1")
-        .exec();
-    Err(error).context("can't start unshare (util-linux)")
-}
-
 fn inside(args: &Args) -> anyhow::Result<bool> {
+    forebay_e2e_faults::namespaces::enter()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let outcome = runtime.block_on(run::run(args));
     // Whatever still waits dies with this process.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::network::Peer;
+use forebay_e2e_faults::network::Peer;
 
 /// Kinds of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]

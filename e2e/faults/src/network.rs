@@ -9,7 +9,7 @@ use crate::command::sh;
 
 /// Somebody on the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Peer {
+pub enum Peer {
     /// Producers and consumers.
     Clients,
     /// The broker with this id.
@@ -26,7 +26,9 @@ impl std::fmt::Display for Peer {
 }
 
 impl Peer {
-    pub(crate) fn address(self) -> String {
+    /// Its address.
+    #[must_use]
+    pub fn address(self) -> String {
         match self {
             Self::Clients => "10.83.0.1".to_owned(),
             Self::Broker(id) => format!("10.83.0.{}", 10 + id),
@@ -45,12 +47,16 @@ impl Peer {
 }
 
 /// The file that stands for a broker's network namespace.
-pub(crate) fn path(id: i32) -> String {
+#[must_use]
+pub fn path(id: i32) -> String {
     format!("/run/netns/broker-{id}")
 }
 
-/// Makes bridge, namespaces and links.
-pub(crate) fn up(brokers: i32) -> Result<()> {
+/// Makes bridge, namespaces and links. Only inside [`crate::namespaces`].
+///
+/// # Errors
+/// When a command of the system fails.
+pub fn up(brokers: i32) -> Result<()> {
     // The host's /run/netns stays as it is.
     sh("mount", &["-t", "tmpfs", "faults", "/run"])?;
     std::fs::create_dir("/run/netns").context("can't create /run/netns")?;
@@ -85,11 +91,17 @@ fn filter(peer: Peer) -> Result<()> {
 }
 
 /// From now on nothing of `from` arrives at `to`.
-pub(crate) fn cut(from: Peer, to: Peer) -> Result<()> {
+///
+/// # Errors
+/// When `nft` fails.
+pub fn cut(from: Peer, to: Peer) -> Result<()> {
     to.run("nft", &[&format!("add element inet faults cut {{ {} }}", from.address())]).map(|_| ())
 }
 
 /// It arrives again.
-pub(crate) fn mend(from: Peer, to: Peer) -> Result<()> {
+///
+/// # Errors
+/// When `nft` fails.
+pub fn mend(from: Peer, to: Peer) -> Result<()> {
     to.run("nft", &[&format!("delete element inet faults cut {{ {} }}", from.address())]).map(|_| ())
 }

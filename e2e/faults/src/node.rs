@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::disk::Disk;
-use crate::network::{self, Peer};
+use forebay_e2e_faults::network::{self, Peer};
 
 /// How long a clean stop may take: longer than a controlled shutdown may.
 const STOP_WITHIN: Duration = Duration::from_secs(60);

@@ -17,7 +17,8 @@ use crate::ledger::{Ledger, Partition};
 use crate::load::{self, LIBRDKAFKA, Load, Manner, OWN};
 use crate::nemesis::{Kind, Nemesis};
 use crate::report::{PartitionReport, Report};
-use crate::{Args, network, readback};
+use crate::{Args, readback};
+use forebay_e2e_faults::network;
 
 /// Load without faults, before the first and after the last.
 const CALM: Duration = Duration::from_secs(3);
