@@ -43,6 +43,9 @@ struct Args {
     /// A fault begins so often.
     #[arg(long, default_value_t = 10.0)]
     fault_every_seconds: f64,
+    /// Faults may overlap, so that now and then too few brokers are left to go on; nothing may be lost all the same.
+    #[arg(long)]
+    overlap: bool,
     /// Kinds of fault; default: all that this number of brokers must stand.
     #[arg(long, value_delimiter = ',')]
     faults: Vec<Kind>,

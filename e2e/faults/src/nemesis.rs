@@ -108,11 +108,14 @@ pub(crate) struct Nemesis {
     deck: Vec<Kind>,
     brokers: i32,
     every: Duration,
+    /// How long faults may be held, in tenths of `every`.
+    tenths: std::ops::Range<usize>,
 }
 
 impl Nemesis {
-    pub(crate) fn new(seed: u64, kinds: Vec<Kind>, brokers: i32, every: Duration) -> Self {
-        Self { random: Random(seed), kinds, deck: Vec::new(), brokers, every }
+    pub(crate) fn new(seed: u64, kinds: Vec<Kind>, brokers: i32, every: Duration, overlap: bool) -> Self {
+        let tenths = 3..if overlap { 14 } else { 8 };
+        Self { random: Random(seed), kinds, deck: Vec::new(), brokers, every, tenths }
     }
 
     /// The next fault. `free` are the brokers that no fault holds now; `calm` says that none is held at all and every replica is in
@@ -125,18 +128,19 @@ impl Nemesis {
         let fits = |kind: &Kind| calm || !kind.wants_calm();
         let fitting: Vec<usize> = (0..self.deck.len()).filter(|at| self.deck.get(*at).is_some_and(fits)).collect();
         let kind = self.deck.swap_remove(self.random.pick(&fitting)?);
-        Some(fault(&mut self.random, kind, broker, self.brokers, self.every))
+        let tenths = self.tenths.start + self.random.below(self.tenths.len());
+        let hold = self.every * u32::try_from(tenths).unwrap_or(1) / 10;
+        let cuts = cuts(&mut self.random, kind, broker, self.brokers);
+        Some(Fault { kind, broker, cuts, hold })
     }
 }
 
-fn fault(random: &mut Random, kind: Kind, broker: i32, brokers: i32, every: Duration) -> Fault {
-    // From a third of the interval to a little more than the whole, so that faults sometimes overlap.
-    let tenths = u32::try_from(3 + random.below(10)).unwrap_or(3);
-    let hold = every * tenths / 10;
+/// The directions that a fault cuts.
+fn cuts(random: &mut Random, kind: Kind, broker: i32, brokers: i32) -> Vec<(Peer, Peer)> {
     let me = Peer::Broker(broker);
     let others: Vec<Peer> = (0..brokers).filter(|id| *id != broker).map(Peer::Broker).collect();
     let both = |peer: Peer| [(me, peer), (peer, me)];
-    let cuts = match kind {
+    match kind {
         Kind::CutOneWay | Kind::CutBothWays => {
             let peers: Vec<Peer> = others.iter().copied().chain([Peer::Clients]).collect();
             let ways = both(random.pick(&peers).unwrap_or(Peer::Clients));
@@ -147,8 +151,7 @@ fn fault(random: &mut Random, kind: Kind, broker: i32, brokers: i32, every: Dura
             others.iter().copied().chain(clients).flat_map(both).collect()
         }
         _ => Vec::new(),
-    };
-    Fault { kind, broker, cuts, hold }
+    }
 }
 
 #[cfg(test)]
@@ -156,7 +159,7 @@ mod tests {
     use super::*;
 
     fn run(seed: u64, calm: bool) -> Vec<Fault> {
-        let mut nemesis = Nemesis::new(seed, Kind::all(3), 3, Duration::from_secs(10));
+        let mut nemesis = Nemesis::new(seed, Kind::all(3), 3, Duration::from_secs(10), false);
         (0..300).filter_map(|_| nemesis.next(&[0, 1, 2], calm)).collect()
     }
 

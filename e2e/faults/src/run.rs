@@ -99,7 +99,7 @@ async fn broken(
     }
     let kinds = if args.faults.is_empty() { Kind::all(brokers.count()) } else { args.faults.clone() };
     let every = Duration::from_secs_f64(args.fault_every_seconds);
-    let mut nemesis = Nemesis::new(seed, kinds, brokers.count(), every);
+    let mut nemesis = Nemesis::new(seed, kinds, brokers.count(), every, args.overlap);
     let ends = Instant::now() + Duration::from_secs_f64(args.minutes * 60.0);
     let (mut held, mut next_at) = (Vec::<Held>::new(), Instant::now());
     while Instant::now() < ends {
