@@ -1,5 +1,6 @@
 //! Decisions only: metadata records to image, groups, producers; no clock, no I/O.
 
+pub mod fetch_sessions;
 pub mod groups;
 pub mod metadata;
 pub mod replication;

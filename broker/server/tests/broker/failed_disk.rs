@@ -8,7 +8,7 @@ use crate::mounts::Mount;
 
 /// Which of the directories has a partition's log.
 fn dir_of(root: &std::path::Path, log: &str) -> &'static str {
-    *["data", "second"].iter().find(|dir| root.join(dir).join(log).exists()).unwrap()
+    ["data", "second"].iter().find(|dir| root.join(dir).join(log).exists()).unwrap()
 }
 
 fn partitions_on(root: &std::path::Path, dir: &str, partitions: i32) -> Vec<i32> {
