@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use forebay_broker_client::Compression;
 
 /// Runs Forebay's manifests without Kubernetes, and administers any Kafka cluster.
@@ -140,6 +140,7 @@ pub(crate) enum TopicCommand {
         if_not_exists: bool,
     },
     /// Add partitions, change settings.
+    #[command(group(ArgGroup::new("changes").args(["partitions", "set", "unset"]).required(true).multiple(true)))]
     Alter {
         /// The topic.
         topic: String,
@@ -331,5 +332,14 @@ mod tests {
         assert!(parse(&["--shift-by", "-5"]));
         assert!(!parse(&[]));
         assert!(!parse(&["--to-earliest", "--to-latest"]));
+    }
+
+    #[test]
+    fn a_topic_is_not_altered_by_nothing() {
+        let alter = |more: &[&str]| Cli::try_parse_from([&["forebay", "topic", "alter", "t"], more].concat());
+        let error = alter(&[]).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("Usage: forebay topic alter"), "{error}");
+        assert!(alter(&["--set", "retention.ms=1", "--unset", "flush.ms"]).is_ok());
     }
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use forebay_crds::ConsumerProfile;
-use forebay_crds::consumer_profile as declared;
+use forebay_crds::solver_request::{family, group, request};
 use forebay_profile::render::{file_name, render};
-use forebay_profile::{ClientFamily, Goals, GroupProtocol, Preset, Request, Solution, Subscription, solve};
+use forebay_profile::{ClientFamily, Request, Solution, Subscription, solve};
 use serde::{Deserialize, Serialize};
 
 /// A profile, solved.
@@ -43,17 +43,8 @@ pub(crate) struct Listed {
 /// What is listed of a profile whose topics are not there.
 pub(crate) fn unsolved(profile: &ConsumerProfile, why: &str) -> Listed {
     let name = profile.metadata.name.clone().unwrap_or_default();
-    let group = profile.spec.group.clone().unwrap_or_else(|| name.clone());
-    let client = family(profile.spec.client_family);
+    let (group, client) = (group(profile), family(profile));
     Listed { name, group, client, verdict: "Unsolved".to_owned(), summary: why.to_owned(), folder: None }
-}
-
-fn family(declared: declared::ClientFamily) -> ClientFamily {
-    match declared {
-        declared::ClientFamily::Java => ClientFamily::Java,
-        declared::ClientFamily::Librdkafka => ClientFamily::Librdkafka,
-        declared::ClientFamily::FranzGo => ClientFamily::FranzGo,
-    }
 }
 
 /// Solves one profile for topics as they are.
@@ -61,67 +52,6 @@ pub(crate) fn solved(profile: &ConsumerProfile, subscription: Subscription) -> a
     let request = request(profile, subscription)?;
     let name = profile.metadata.name.clone().unwrap_or_default();
     Ok(Solved { name, group: request.group.clone(), client: request.family, solution: solve(&request) })
-}
-
-fn request(profile: &ConsumerProfile, subscription: Subscription) -> anyhow::Result<Request> {
-    let spec = &profile.spec;
-    let name = profile.metadata.name.clone().unwrap_or_default();
-    Ok(Request {
-        group: spec.group.clone().unwrap_or(name),
-        family: family(spec.client_family),
-        protocol: match spec.group_protocol {
-            Some(declared::GroupProtocol::Consumer) => GroupProtocol::Consumer,
-            Some(declared::GroupProtocol::Classic) | None => GroupProtocol::Classic,
-        },
-        preset: spec.preset.map(|preset| match preset {
-            declared::Preset::Projection => Preset::Projection,
-            declared::Preset::Reconciliation => Preset::Reconciliation,
-            declared::Preset::LowTraffic => Preset::LowTraffic,
-            declared::Preset::LatencyCritical => Preset::LatencyCritical,
-        }),
-        goals: spec.goals.as_ref().map(goals).transpose()?.unwrap_or_default(),
-        settings: spec.settings.iter().map(|(name, value)| (name.clone(), value.to_string())).collect(),
-        subscription,
-    })
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a latency has at most 3,600,000 ms")]
-fn goals(goals: &declared::Goals) -> anyhow::Result<Goals> {
-    let memory = goals.memory_limit.as_ref().map(|quantity| {
-        bytes(&quantity.0).with_context(|| format!("spec.goals.memoryLimit: {:?} is no quantity of bytes", quantity.0))
-    });
-    Ok(Goals {
-        latency_ms: goals.latency_ms.map(|ms| ms as f64),
-        records_per_second: goals.records_per_second,
-        record_bytes: goals.record_bytes,
-        work_mean_ms: goals.work_mean_ms,
-        work_worst_ms: goals.work_worst_ms,
-        members: goals.members.map(i64::from),
-        memory_limit_bytes: memory.transpose()?,
-    })
-}
-
-/// Bytes in a Kubernetes quantity.
-fn bytes(quantity: &str) -> Option<i64> {
-    const UNITS: [(&str, f64); 13] = [
-        ("Ki", 1024.0),
-        ("Mi", 1_048_576.0),
-        ("Gi", 1_073_741_824.0),
-        ("Ti", 1_099_511_627_776.0),
-        ("Pi", 1_125_899_906_842_624.0),
-        ("Ei", 1_152_921_504_606_846_976.0),
-        ("k", 1e3),
-        ("M", 1e6),
-        ("G", 1e9),
-        ("T", 1e12),
-        ("P", 1e15),
-        ("E", 1e18),
-        ("", 1.0),
-    ];
-    let (number, unit) = UNITS.iter().find_map(|(suffix, unit)| Some((quantity.strip_suffix(suffix)?, unit)))?;
-    let bytes = number.parse::<f64>().ok()? * unit;
-    #[expect(clippy::cast_possible_truncation, reason = "checked to be within i64 just before")]
-    (0.0..9.2e18).contains(&bytes).then_some(bytes as i64)
 }
 
 impl Solved {
@@ -235,14 +165,5 @@ mod tests {
         let listed = solved.listed(None);
         assert_eq!(listed.verdict, "Refused");
         assert!(listed.summary.contains("4194304"), "names the largest value that works: {}", listed.summary);
-    }
-
-    #[test]
-    fn quantities_of_memory_are_bytes() {
-        assert_eq!(bytes("256Mi"), Some(268_435_456));
-        assert_eq!(bytes("1.5Gi"), Some(1_610_612_736));
-        assert_eq!(bytes("500M"), Some(500_000_000));
-        assert_eq!(bytes("12"), Some(12));
-        assert_eq!((bytes("lots"), bytes("-1Mi")), (None, None));
     }
 }

@@ -3,6 +3,7 @@
 //! - `cluster`: brokers and what they run on. A Topic and a ConsumerProfile name theirs in `clusterRef`.
 //! - `topic`: one Kafka topic of a Cluster.
 //! - `consumer_profile`: the goals of one consumer group; the operator answers with client settings and verdicts.
+//! - `solver_request`: what a ConsumerProfile asks the solver; `quantity`: how Kubernetes writes amounts.
 //! - `conditions`: the closed sets of condition types and reasons that the three statuses use.
 //!
 //! What must always hold: no schema default (a stored default can't be corrected by a later release; effective values
@@ -16,6 +17,8 @@
 pub mod cluster;
 pub mod conditions;
 pub mod consumer_profile;
+pub mod quantity;
+pub mod solver_request;
 pub mod topic;
 mod values;
 

@@ -14,7 +14,7 @@ const FILE_LINES_MAX: usize = 500;
 
 /// The arrows between crates: each may use these of ours and no other. A new arrow needs an ADR.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("forebay-crds", &[]),
+    ("forebay-crds", &["forebay-profile"]), // docs/adr/2026-11-30-the-api-asks-the-solver.md
     ("forebay-profile", &[]),
     ("forebay-broker-config", &[]),
     ("forebay-broker-wire", &[]),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::bail;
 use comfy_table::Table;
 use forebay_broker_client::Admin;
 use forebay_broker_client::admin::{
@@ -130,9 +129,6 @@ async fn alter(
     partitions: Option<i32>,
     changes: Vec<ConfigChange>,
 ) -> anyhow::Result<()> {
-    if partitions.is_none() && changes.is_empty() {
-        bail!("nothing to alter: give --partitions, --set or --unset");
-    }
     if !changes.is_empty() {
         let changes = [(ConfigResource::Topic(topic.to_owned()), changes)];
         all_done(admin.incremental_alter_configs(&changes, false).await?, "settings of")?;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use forebay_broker_config::{check_broker_count, nearest, validate_broker, validate_topic};
+use forebay_crds::quantity::quantity;
 use forebay_crds::{Cluster, ClusterRef, ConsumerProfile, Topic};
 use serde_json::Value;
 
@@ -122,6 +123,13 @@ fn check_cluster(place: &Place, cluster: &Cluster, errors: &mut Vec<ManifestErro
             errors.push(field(place, &at, &format!("is not set here: {instead}")));
         } else if let Err(error) = validate_broker(name, &value.to_string()) {
             errors.push(field(place, &at, &error.to_string()));
+        }
+    }
+    for (number, disk) in cluster.spec.disks.iter().enumerate() {
+        let size = &disk.size.0;
+        if quantity(size).is_none_or(|size| size <= 0) {
+            let problem = format!("{size:?} is no size: must be a positive quantity, for example 100Gi");
+            errors.push(field(place, &format!("spec.disks[{number}].size"), &problem));
         }
     }
     let mut names: Vec<&str> = cluster.spec.disks.iter().map(|disk| disk.name.as_str()).collect();

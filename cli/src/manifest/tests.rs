@@ -120,3 +120,13 @@ fn a_cluster_with_a_mistake_is_not_called_missing_too() {
 fn empty_documents_are_passed_over() {
     assert!(read(&format!("---\n# only a comment\n---\n{CLUSTER}---\n")).is_ok());
 }
+
+#[test]
+fn a_disk_size_that_is_no_quantity_is_refused_by_field() {
+    for size in ["10Gx", "0Gi", "-1Gi"] {
+        let error = read(&CLUSTER.replace("1Gi", size)).unwrap_err();
+        let expected =
+            format!("spec.disks[0].size: \"{size}\" is no size: must be a positive quantity, for example 100Gi");
+        assert!(error.contains(&expected), "{error}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Growth of disks. Claims first, whatever the health of the brokers: a full disk is why they are ill. Then the
 //! StatefulSet is deleted, its pods and claims left alone, and made again, because its claim templates can't be changed.
 
+use forebay_crds::quantity::quantity;
 use forebay_crds::{Cluster, ConditionReport, ConditionState, ConditionType, Reason};
 use kube::ResourceExt;
 use serde_json::Value;
@@ -35,9 +36,9 @@ pub(crate) fn judge(cluster: &Cluster, claims: &[ClaimSeen]) -> Disks {
             .filter(|claim| claim.name.strip_prefix(&prefix).is_some_and(|ordinal| ordinal.parse::<u16>().is_ok()));
         for claim in of_disk {
             seen += 1;
-            let wanted = compare::quantity(&disk.size.0);
-            let requested = compare::quantity(&claim.requested);
-            let capacity = claim.capacity.as_deref().and_then(compare::quantity);
+            let wanted = quantity(&disk.size.0);
+            let requested = quantity(&claim.requested);
+            let capacity = claim.capacity.as_deref().and_then(quantity);
             if wanted > requested {
                 let (claim, from) = (claim.name.clone(), claim.requested.clone());
                 growths.push(Growth { claim, from, to: disk.size.0.clone() });

@@ -7,12 +7,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use forebay_crds::consumer_profile as api;
+use forebay_crds::solver_request::{self, InvalidMemoryLimit};
 use forebay_crds::{
     CLUSTER_LABEL, ConditionReport, ConditionState, ConditionType, ConsumerProfile, ConsumerProfileStatus, Reason,
 };
-use forebay_profile::{
-    BrokerLimits, ClientFamily, Goals, GroupProtocol, Preset, Request, Solution, Subscription, Verdict, render,
-};
+use forebay_profile::{BrokerLimits, ClientFamily, Request, Solution, Subscription, Verdict, render};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
@@ -21,7 +20,6 @@ use kube::{Resource, ResourceExt};
 use super::observe::{Brokers, Observed};
 use crate::kafka::TopicSeen;
 use crate::kube::apply::{self, Child, Need};
-use crate::kube::compare;
 use crate::kube::events::Note;
 use crate::kube::status;
 use crate::reconcile::{ReconcileError, Requeue};
@@ -131,58 +129,8 @@ fn request(profile: &ConsumerProfile, observed: &Observed) -> Result<Request, Co
             return Err(ConditionReport::new(ConditionType::Ready, unknown, Reason::ClusterNotReachable, message));
         }
     };
-    let spec = &profile.spec;
-    Ok(Request {
-        group: spec.group.clone().unwrap_or_else(|| profile.name_any()),
-        family: family(spec.client_family),
-        protocol: match spec.group_protocol {
-            None | Some(api::GroupProtocol::Classic) => GroupProtocol::Classic,
-            Some(api::GroupProtocol::Consumer) => GroupProtocol::Consumer,
-        },
-        preset: spec.preset.map(preset),
-        goals: goals(spec.goals.as_ref())?,
-        settings: spec.settings.iter().map(|(name, value)| (name.clone(), value.to_string())).collect(),
-        subscription: subscription(brokers)?,
-    })
-}
-
-fn family(family: api::ClientFamily) -> ClientFamily {
-    match family {
-        api::ClientFamily::Java => ClientFamily::Java,
-        api::ClientFamily::Librdkafka => ClientFamily::Librdkafka,
-        api::ClientFamily::FranzGo => ClientFamily::FranzGo,
-    }
-}
-
-fn preset(preset: api::Preset) -> Preset {
-    match preset {
-        api::Preset::Projection => Preset::Projection,
-        api::Preset::Reconciliation => Preset::Reconciliation,
-        api::Preset::LowTraffic => Preset::LowTraffic,
-        api::Preset::LatencyCritical => Preset::LatencyCritical,
-    }
-}
-
-fn goals(goals: Option<&api::Goals>) -> Result<Goals, ConditionReport> {
-    let Some(goals) = goals else { return Ok(Goals::default()) };
-    let memory_limit_bytes = match &goals.memory_limit {
-        None => None,
-        Some(limit) => Some(compare::quantity_units(&limit.0).filter(|bytes| *bytes > 0).ok_or_else(|| {
-            let message = format!("goals.memoryLimit is {:?}; it is a positive quantity, for example 256Mi", limit.0);
-            ready(false, Reason::InvalidSpec, message)
-        })?),
-    };
-    #[expect(clippy::cast_precision_loss, reason = "bounded by the schema, far below 2^53")]
-    let latency_ms = goals.latency_ms.map(|ms| ms as f64);
-    Ok(Goals {
-        latency_ms,
-        records_per_second: goals.records_per_second,
-        record_bytes: goals.record_bytes,
-        work_mean_ms: goals.work_mean_ms,
-        work_worst_ms: goals.work_worst_ms,
-        members: goals.members.map(i64::from),
-        memory_limit_bytes,
-    })
+    let invalid = |error: InvalidMemoryLimit| ready(false, Reason::InvalidSpec, error.to_string());
+    solver_request::request(profile, subscription(brokers)?).map_err(invalid)
 }
 
 fn subscription(brokers: &Brokers) -> Result<Subscription, ConditionReport> {

@@ -4,6 +4,7 @@
 //! subset comparison tells that nobody changed the *live* one. The API server adds defaults and writes quantities its own
 //! way (`1000m` becomes `1`), so a live object may hold more, and quantities are compared by value.
 
+use forebay_crds::quantity::quantity;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -61,42 +62,6 @@ fn same_quantity(left: &str, right: &str) -> bool {
     }
 }
 
-/// A Kubernetes quantity in thousandths: exact for all that people write.
-pub(crate) fn quantity(text: &str) -> Option<i128> {
-    const SUFFIXES: [(&str, i128); 13] = [
-        ("Ki", 1 << 10),
-        ("Mi", 1 << 20),
-        ("Gi", 1 << 30),
-        ("Ti", 1 << 40),
-        ("Pi", 1 << 50),
-        ("Ei", 1 << 60),
-        ("k", 1_000),
-        ("M", 1_000_000),
-        ("G", 1_000_000_000),
-        ("T", 1_000_000_000_000),
-        ("P", 1_000_000_000_000_000),
-        ("E", 1_000_000_000_000_000_000),
-        ("", 1),
-    ];
-    if let Some(milli) = text.strip_suffix('m') {
-        return milli.parse().ok();
-    }
-    let (number, factor) = SUFFIXES.iter().find_map(|(suffix, factor)| Some((text.strip_suffix(suffix)?, *factor)))?;
-    if number.starts_with('+') || number.is_empty() {
-        return None;
-    }
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    let digits = u32::try_from(fraction.len()).ok().filter(|digits| *digits <= 9)?;
-    let fraction: i128 = if fraction.is_empty() { 0 } else { fraction.parse().ok().filter(|value| *value >= 0)? };
-    Some(whole * factor * 1000 + fraction * factor * 1000 / 10_i128.pow(digits))
-}
-
-/// A quantity in whole units, rounded down.
-pub(crate) fn quantity_units(text: &str) -> Option<i64> {
-    quantity(text).and_then(|thousandths| i64::try_from(thousandths / 1000).ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,9 +88,6 @@ mod tests {
         for (left, right) in [("1000m", "1"), ("1Gi", "1024Mi"), ("0.5", "500m"), ("1.5Gi", "1536Mi"), ("1e3", "x")] {
             assert_eq!(same_quantity(left, right), right != "x", "{left} {right}");
         }
-        assert!(quantity("1Ti") > quantity("1000G"));
-        assert_eq!(quantity_units("256Mi"), Some(256 << 20));
-        assert_eq!(quantity("ten"), None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! reclaim policy says.
 
 use forebay_crds::cluster::{Disk, Threads};
+use forebay_crds::quantity::quantity;
 use forebay_crds::{Cluster, ClusterSpec, ReclaimPolicy};
 use k8s_openapi::api::apps::v1::{
     StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec, StatefulSetUpdateStrategy,
@@ -11,14 +12,13 @@ use kube::ResourceExt;
 use kube::core::ObjectMeta;
 
 use super::{Defaults, broker_set_name, headless_service_name, labels, metadata, pod};
-use crate::kube::compare;
 
 /// Thread counts: what the spec says, and what follows from the CPU limit. What neither says is left to each broker, which
 /// goes by the cores it finds.
 pub(crate) fn threads(spec: &ClusterSpec) -> Threads {
     let stated = spec.threads.clone().unwrap_or_default();
     let limits = spec.resources.as_ref().and_then(|resources| resources.limits.as_ref());
-    let cpu = limits.and_then(|limits| limits.get("cpu")).and_then(|cpu| compare::quantity(&cpu.0));
+    let cpu = limits.and_then(|limits| limits.get("cpu")).and_then(|cpu| quantity(&cpu.0));
     let cores = cpu.map(|thousandths| usize::try_from((thousandths + 999) / 1000).unwrap_or(1).max(1));
     let none = forebay_broker_config::Threads {
         network: None,
