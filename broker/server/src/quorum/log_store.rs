@@ -18,6 +18,7 @@ use openraft::storage::{IOFlushed, RaftLogReader, RaftLogStorage};
 use openraft::{LogState, OptionalSend};
 use parking_lot::Mutex;
 
+use super::ballast::Ballast;
 use super::entry::{self, EntryError};
 use super::quorum_state::{QuorumStateError, QuorumStateFile};
 use super::types::{Entry, LogId, Types, Vote};
@@ -53,6 +54,7 @@ pub(crate) struct LogStore {
 struct Files {
     log: PartitionLog,
     state: QuorumStateFile,
+    ballast: Ballast,
 }
 
 impl LogStore {
@@ -61,10 +63,15 @@ impl LogStore {
         let name = LogName::new(CLUSTER_METADATA_TOPIC, 0);
         let dir = log_dir.path().join(name.to_string());
         let failed = |message: String| QuorumLogError::Log { dir: dir.display().to_string(), message };
-        let (log, _report) =
-            PartitionLog::open(log_dir, &name, None, log_config()).map_err(|error| failed(error.to_string()))?;
+        let ballast = Ballast::new(log_dir.disk(), &dir);
+        if log_dir.disk().exists(&dir) {
+            ballast.adjust().map_err(|error| failed(error.to_string()))?;
+        }
+        let (log, _report) = PartitionLog::open_guarded(log_dir, &name, None, log_config())
+            .map_err(|error| failed(error.to_string()))?;
+        ballast.adjust().map_err(|error| failed(error.to_string()))?;
         let state = QuorumStateFile::open(log_dir.disk(), &dir)?;
-        let mut files = Files { log, state };
+        let mut files = Files { log, state, ballast };
         files.finish_purge()?;
         let reader = files.log.reader();
         let pristine = Arc::new(AtomicBool::new(files.is_pristine()));
@@ -93,6 +100,9 @@ impl LogStore {
     ) -> io::Result<T> {
         let (files, pristine) = (Arc::clone(&self.files), Arc::clone(&self.pristine));
         let work = move |files: &mut Files| {
+            if let Err(error) = files.ballast.adjust() {
+                tracing::warn!(%error, "no room is kept for the metadata log");
+            }
             let done = work(files);
             pristine.store(files.is_pristine(), Ordering::Release);
             done

@@ -4,6 +4,7 @@
 //! `server` the two ends of calls between brokers; `members` says who belongs to it, `failover` who follows a leader that is gone.
 
 mod asker;
+mod ballast;
 mod entry;
 mod failover;
 mod frames;
