@@ -27,6 +27,8 @@ const LATEST_TIERED: i64 = -5;
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
 const LEADER_EPOCH_FROM_VERSION: i16 = 4;
+/// Clients before this version understand a new leader's "not yet" only as that of a leader to come.
+const OFFSET_NOT_AVAILABLE_FROM_VERSION: i16 = 5;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
@@ -40,6 +42,11 @@ pub(super) async fn handle(
         let mut partitions = Vec::with_capacity(asked.partitions.len());
         for partition in asked.partitions {
             let mut listed = list_one(broker, &topic, isolation, &partition).await;
+            if listed.error_code == ErrorCode::OffsetNotAvailable.code()
+                && context.api_version < OFFSET_NOT_AVAILABLE_FROM_VERSION
+            {
+                listed.error_code = ErrorCode::LeaderNotAvailable.code();
+            }
             if context.api_version < LEADER_EPOCH_FROM_VERSION {
                 listed.leader_epoch = ListOffsetsPartitionResponse::default().leader_epoch;
             }

@@ -57,6 +57,15 @@ pub(crate) struct PartitionSettings {
     pub(crate) compression: Option<Compression>,
     pub(crate) min_insync_replicas: usize,
     pub(crate) lag_time_max_ms: i64,
+    /// This replica is held back while others copy it, or while it copies, until all are in sync.
+    pub(crate) throttled: Throttled,
+}
+
+/// Which of a topic's lists of throttled replicas name this one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Throttled {
+    pub(crate) as_leader: bool,
+    pub(crate) as_follower: bool,
 }
 
 impl PartitionSettings {
@@ -90,8 +99,24 @@ pub(crate) fn partition_settings(
             CompressionType::Zstd => Some(Compression::Zstd),
         },
         min_insync_replicas: usize::try_from(settings.min_insync_replicas).unwrap_or(1),
+        throttled: throttled(config, image, partition),
         lag_time_max_ms: i64::try_from(config.replica.lag_time_max_ms).unwrap_or(i64::MAX),
     }
+}
+
+fn throttled(config: &BrokerConfig, image: &MetadataImage, (id, index): (Uuid, PartitionIndex)) -> Throttled {
+    let own = image.topic_by_id(id).map(|topic| Arc::clone(&topic.config)).unwrap_or_default();
+    let names = |name: &str| own.get(name).is_some_and(|list| names_replica(list, index, config.broker_id));
+    Throttled {
+        as_leader: names("leader.replication.throttled.replicas"),
+        as_follower: names("follower.replication.throttled.replicas"),
+    }
+}
+
+/// `*`, or `partition:broker` pairs.
+fn names_replica(list: &str, index: PartitionIndex, broker: i32) -> bool {
+    let wanted = format!("{index}:{broker}");
+    list.split(',').map(str::trim).any(|item| item == "*" || item == wanted)
 }
 
 /// `segment.ms` less a part of `segment.jitter.ms` that is the partition's own, so that those of one topic do not roll together.
@@ -144,6 +169,13 @@ pub(crate) fn broker_number<T: TryFrom<i64>>(config: &BrokerConfig, image: &Meta
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_of_throttled_replicas_name_partition_and_broker() {
+        let listed = |list, index| names_replica(list, PartitionIndex(index), 7);
+        assert!(listed("*", 3) && listed("1:7, 3:7", 3));
+        assert!(!listed("3:8,13:7", 3) && !listed("", 3));
+    }
 
     #[test]
     fn partitions_of_a_topic_roll_at_times_of_their_own_within_the_jitter() {

@@ -14,7 +14,7 @@ use prometheus::Histogram;
 
 use crate::io::append::now_ms;
 use crate::io::flusher::Flusher;
-use crate::metadata::effective::PartitionSettings;
+use crate::metadata::effective::{PartitionSettings, Throttled};
 use crate::metrics::TopicMetrics;
 
 /// One log directory with what serves it.
@@ -46,12 +46,18 @@ struct InForce {
     flush_ms: u64,
     compression: Option<Compression>,
     min_insync_replicas: usize,
+    throttled: Throttled,
 }
 
 impl InForce {
     fn of(settings: &PartitionSettings) -> Self {
-        let PartitionSettings { log, compression, min_insync_replicas, .. } = settings;
-        Self { flush_ms: log.flush_ms, compression: *compression, min_insync_replicas: *min_insync_replicas }
+        let PartitionSettings { log, compression, min_insync_replicas, throttled, .. } = settings;
+        Self {
+            flush_ms: log.flush_ms,
+            compression: *compression,
+            min_insync_replicas: *min_insync_replicas,
+            throttled: *throttled,
+        }
     }
 }
 
@@ -115,6 +121,11 @@ impl Hosted {
     /// `min.insync.replicas`.
     pub(crate) fn min_insync_replicas(&self) -> usize {
         self.in_force.load().min_insync_replicas
+    }
+
+    /// Which copying of it is held back.
+    pub(crate) fn throttled(&self) -> Throttled {
+        self.in_force.load().throttled
     }
 
     /// Makes everything appended so far durable. Blocks.

@@ -254,8 +254,14 @@ impl Fetcher {
         let mut tickets = HashMap::new();
         for (key, followed) in self.partitions.iter_mut().filter(|(_, followed)| followed.pace == pace) {
             let State::Ready(position) = followed.state else { continue };
+            let throttled = followed.is_throttled(*key, &self.broker);
+            let wait = throttled.then(|| self.broker.replication.follower_throttle.wait(Instant::now())).flatten();
+            if let Some(wait) = wait {
+                followed.state = State::Waiting(Instant::now() + wait);
+                continue;
+            }
             let high_watermark = followed.hosted.partition.offsets().high_watermark;
-            ready.push((followed.served, Ask { key: *key, position, high_watermark }));
+            ready.push((followed.served, Ask { key: *key, position, high_watermark, throttled }));
             tickets.insert(*key, followed.ticket);
             followed.state = State::Busy;
         }
@@ -359,6 +365,16 @@ impl Followed {
         (self.state, self.pause) = (State::Ready(position), PAUSE_MIN);
     }
 
+    /// Copied at the rate for replicas that are not in sync.
+    fn is_throttled(&self, (topic_id, index): Key, broker: &Broker) -> bool {
+        let out_of_sync = || {
+            let image = broker.metadata.image();
+            let partition = image.topic_by_id(topic_id).and_then(|topic| topic.partition(index));
+            partition.is_none_or(|partition| !partition.in_sync_replicas.contains(&broker.id()))
+        };
+        self.hosted.throttled().as_follower && out_of_sync()
+    }
+
     fn wait(&mut self, pause_max: Duration) {
         self.state = State::Waiting(Instant::now() + self.pause);
         self.pause = (self.pause * 2).min(pause_max);
@@ -384,8 +400,13 @@ async fn fetch(
             (Told::Nothing, _) | (_, None) => brought.unchanged.push(ask),
             (Told::Refused(code), _) => brought.refused.push((ask.key, code)),
             (Told::Do(what), Some(hosted)) => {
-                if matches!(&what, What::Append { records, .. } if !records.is_empty()) {
+                if let What::Append { records, .. } = &what
+                    && !records.is_empty()
+                {
                     brought.served.push(ask.key);
+                    if ask.throttled {
+                        broker.replication.follower_throttle.take(records.len() as u64);
+                    }
                 }
                 tasks.push(Task { key: ask.key, hosted: Arc::clone(hosted), what });
             }

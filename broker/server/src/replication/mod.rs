@@ -10,6 +10,7 @@ mod fetcher;
 mod isr;
 mod lane;
 mod round;
+mod throttle;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,18 +19,27 @@ use forebay_broker_machines::metadata::MetadataImage;
 use forebay_broker_wire::types::{BrokerId, LeaderEpoch, PartitionIndex};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::assignment::fetcher_of;
 use self::fetcher::{Change, Fetcher, Inbox};
 pub(crate) use self::isr::Proposals;
+pub(crate) use self::throttle::Throttle;
 use crate::broker::Broker;
+use crate::metadata::effective::broker_number;
 use crate::partitions::{Followed, Hosted, Key};
+
+/// The rate that stands for no limit.
+const NO_LIMIT: u64 = i64::MAX as u64;
 
 /// Fetchers and the ISR task of one broker.
 pub(crate) struct Replication {
     pub(crate) proposals: Proposals,
+    /// For what this broker sends to replicas that are not in sync, and for what it fetches as one.
+    pub(crate) leader_throttle: Throttle,
+    pub(crate) follower_throttle: Throttle,
     assigned: Mutex<Assigned>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -48,6 +58,8 @@ impl Replication {
     pub(crate) fn new() -> Self {
         Self {
             proposals: Proposals::default(),
+            leader_throttle: Throttle::default(),
+            follower_throttle: Throttle::default(),
             assigned: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -67,6 +79,7 @@ impl Replication {
         }
         let Followed { image, roles } = broker.partitions.followed();
         let before = std::mem::replace(&mut assigned.image, Arc::clone(&image));
+        self.follow_rates(broker, &image);
         let anew = assigned.roles.replace(roles) != Some(roles);
         let mut changes = Changes { all: HashMap::new(), fetchers: broker.config.threads.replica_fetchers };
         for topic in image.topics() {
@@ -95,6 +108,13 @@ impl Replication {
                 assigned.fetchers.entry(fetcher).or_insert_with(|| self.start_fetcher(broker, runtime, fetcher));
             inbox.put(changes);
         }
+    }
+
+    fn follow_rates(&self, broker: &Broker, image: &MetadataImage) {
+        let rate = |name| broker_number::<u64>(&broker.config, image, name).filter(|rate| *rate < NO_LIMIT);
+        let now = Instant::now();
+        self.leader_throttle.set_rate(rate("leader.replication.throttled.rate"), now);
+        self.follower_throttle.set_rate(rate("follower.replication.throttled.rate"), now);
     }
 
     fn start_fetcher(&self, broker: &Arc<Broker>, runtime: &Handle, (source, number): (BrokerId, usize)) -> Arc<Inbox> {

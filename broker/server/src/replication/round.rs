@@ -25,6 +25,8 @@ pub(super) struct Ask {
     pub(super) position: FetchPosition,
     /// What it knows to be safe.
     pub(super) high_watermark: Offset,
+    /// What comes counts for the rate of replicas that are not in sync.
+    pub(super) throttled: bool,
 }
 
 /// What an answer says of one partition.

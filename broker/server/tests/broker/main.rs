@@ -26,5 +26,6 @@ mod metadata;
 mod offsets;
 mod operations;
 mod pipelining;
+mod replica_fetch;
 mod restart;
 mod retention;

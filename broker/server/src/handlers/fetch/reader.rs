@@ -8,6 +8,7 @@ use std::sync::Arc;
 use forebay_broker_partition::{EpochEnd, FetchSpec, Isolation, ReadError, ReadResult, ReplicaFetch, ReplicaRead};
 use forebay_broker_wire::messages::fetch::{FetchPartition, FetchRequest};
 use forebay_broker_wire::types::{BrokerId, ErrorCode, LeaderEpoch, Offset, Str};
+use tokio::time::Instant;
 
 use super::limits::Found;
 use crate::broker::Broker;
@@ -135,7 +136,18 @@ impl Reader {
         look: Look,
     ) -> ReadPartition {
         match self {
-            Self::Replica { id, broker_epoch } => read_for_replica(hosted, (*id, *broker_epoch), request, bounds, look),
+            Self::Replica { id, broker_epoch } => {
+                let held_back = hosted.throttled().as_leader && is_held_back(broker, hosted, *id);
+                let allowed = if held_back { Bounds { max_bytes: 0, min_one_batch: false, ..bounds } } else { bounds };
+                let mut read = read_for_replica(hosted, (*id, *broker_epoch), request, allowed, look);
+                if held_back {
+                    // Later there will be something: not a reason to answer now.
+                    read.found.more = false;
+                } else if hosted.throttled().as_leader && !is_in_sync(hosted, *id) {
+                    broker.replication.leader_throttle.take(read.found.bytes);
+                }
+                read
+            }
             Self::Consumer { isolation, anywhere, rack } => {
                 let spec = spec(request, bounds, *isolation);
                 let read = if *anywhere { hosted.partition.read_here(&spec) } else { hosted.partition.read(&spec) };
@@ -156,6 +168,15 @@ impl Reader {
             }
         }
     }
+}
+
+fn is_in_sync(hosted: &Hosted, replica: BrokerId) -> bool {
+    hosted.partition.in_sync_replicas().is_some_and(|in_sync| in_sync.contains(&replica))
+}
+
+/// A replica that is not in sync waits while the rate for such is used up.
+fn is_held_back(broker: &Broker, hosted: &Hosted, replica: BrokerId) -> bool {
+    broker.replication.leader_throttle.wait(Instant::now()).is_some() && !is_in_sync(hosted, replica)
 }
 
 fn read_for_replica(
