@@ -33,6 +33,17 @@ pub struct Seen {
     pub partitions: Option<usize>,
 }
 
+/// A partition as a client sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Partition {
+    /// The broker that leads it; -1 for none.
+    pub leader: i64,
+    /// How many replicas it has.
+    pub replicas: usize,
+    /// How many of them are in sync.
+    pub in_sync: usize,
+}
+
 /// A client that uses one cluster's bootstrap Service.
 #[derive(Debug, Clone, Copy)]
 pub struct Kafka<'a> {
@@ -70,8 +81,10 @@ impl Kafka<'_> {
         let map = ConfigMap { metadata, data: Some(data), ..ConfigMap::default() };
         let map = maps.create(&PostParams::default(), &map).await?.name_any();
         let (bootstrap, partition) = (self.bootstrap(), partition.unwrap_or(-1).to_string());
-        let arguments =
-            ["-P", "-b", &bootstrap, "-t", topic, "-p", &partition, "-K:", "-X", "acks=all", "-l", "/records/lines"];
+        // Idempotent: a record that is sent again, as its leader was lost, is there once.
+        let safe = ["-X", "acks=all", "-X", "enable.idempotence=true"];
+        let what = ["-P", "-b", &bootstrap, "-t", topic, "-p", &partition, "-K:", "-l", "/records/lines"];
+        let arguments = [&what[..3], &safe, &what[3..]].concat();
         Pod::kcat(&arguments).with_config_map(&map, "/records").run(self.story, RUN_LIMIT_SECONDS).await?;
         Ok(lines)
     }
@@ -106,14 +119,35 @@ impl Kafka<'_> {
     /// # Errors
     /// When the cluster does not answer.
     pub async fn see(&self, topic: &str) -> Result<Seen> {
-        let bootstrap = self.bootstrap();
-        let printed = Pod::kcat(&["-L", "-J", "-b", &bootstrap]).run_again(self.story, RUN_LIMIT_SECONDS).await?;
-        let metadata: Value = serde_json::from_str(&printed).with_context(|| format!("not JSON: {printed}"))?;
+        let metadata = self.metadata().await?;
         let broker = |broker: &Value| Some((broker["id"].as_i64()?, broker["name"].as_str()?.to_owned()));
         let brokers = metadata["brokers"].as_array().into_iter().flatten().filter_map(broker).collect();
         let mut topics = metadata["topics"].as_array().into_iter().flatten();
         let found = topics.find(|found| found["topic"] == topic);
         Ok(Seen { brokers, partitions: found.and_then(|found| found["partitions"].as_array()).map(Vec::len) })
+    }
+
+    /// Who leads a topic's partitions, and how many replicas are in sync.
+    ///
+    /// # Errors
+    /// When the cluster does not answer.
+    pub async fn partitions(&self, topic: &str) -> Result<Vec<Partition>> {
+        let metadata = self.metadata().await?;
+        let found = metadata["topics"].as_array().into_iter().flatten().find(|found| found["topic"] == topic);
+        let partitions = found.and_then(|found| found["partitions"].as_array()).into_iter().flatten();
+        let count = |value: &Value| value.as_array().map_or(0, Vec::len);
+        let one = |partition: &Value| Partition {
+            leader: partition["leader"].as_i64().unwrap_or(-1),
+            replicas: count(&partition["replicas"]),
+            in_sync: count(&partition["isrs"]),
+        };
+        Ok(partitions.map(one).collect())
+    }
+
+    async fn metadata(&self) -> Result<Value> {
+        let bootstrap = self.bootstrap();
+        let printed = Pod::kcat(&["-L", "-J", "-b", &bootstrap]).run_again(self.story, RUN_LIMIT_SECONDS).await?;
+        serde_json::from_str(&printed).with_context(|| format!("not JSON: {printed}"))
     }
 }
 

@@ -9,4 +9,5 @@ mod monitoring;
 mod profiles;
 mod quickstart;
 mod quiet;
+mod replicated;
 mod topics;
