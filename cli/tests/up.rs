@@ -12,14 +12,17 @@ use tempfile::TempDir;
 
 const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay");
 const QUICKSTART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/quickstart.yaml");
+const REPLICATED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/replicated.yaml");
 /// Generous: the tests run beside compilers.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One `forebay up` on free ports, with its output in files; killed when dropped.
 struct Up {
     folder: TempDir,
+    manifests: &'static str,
     port: u16,
     http_port: u16,
+    controller_port: u16,
     child: Option<Child>,
 }
 
@@ -34,6 +37,15 @@ impl Drop for Up {
 
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The first of so many free ports in a row.
+fn free_ports(count: u16) -> u16 {
+    until("free ports", || {
+        let first = free_port();
+        let free = |n| first.checked_add(n).is_some_and(|port| TcpListener::bind(("127.0.0.1", port)).is_ok());
+        (0..count).all(free).then_some(first)
+    })
 }
 
 fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
@@ -59,12 +71,18 @@ fn lives(pid: u32) -> bool {
 
 impl Up {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), port: free_port(), http_port: free_port(), child: None }
+        Self::with(QUICKSTART, 1)
+    }
+
+    fn with(manifests: &'static str, brokers: u16) -> Self {
+        let (port, http_port, controller_port) = (free_ports(brokers), free_ports(brokers), free_ports(brokers));
+        Self { folder: tempfile::tempdir().unwrap(), manifests, port, http_port, controller_port, child: None }
     }
 
     fn command(&self) -> Command {
         let mut command = Command::new(FOREBAY);
-        command.args(["up", "-f", QUICKSTART, "--port", &self.port.to_string()]);
+        command.args(["up", "-f", self.manifests, "--port", &self.port.to_string()]);
+        command.args(["--controller-port", &self.controller_port.to_string()]);
         command.args(["--http-port", &self.http_port.to_string(), "--data"]).arg(self.folder.path().join("data"));
         command
     }
@@ -90,7 +108,9 @@ impl Up {
 
     fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(FOREBAY);
-        command.args(arguments).env("FOREBAY_BOOTSTRAP", format!("127.0.0.1:{}", self.port));
+        // Also of three the second: any of them leads to the others.
+        let bootstrap = format!("127.0.0.1:{},127.0.0.1:{}", self.port, self.port.saturating_add(1));
+        command.args(arguments).env("FOREBAY_BOOTSTRAP", bootstrap);
         command.stdin(Stdio::null()).output().unwrap()
     }
 
@@ -104,12 +124,20 @@ impl Up {
     }
 
     fn broker_pid(&self) -> u32 {
+        self.pid_of(0)
+    }
+
+    fn pid_of(&self, broker: usize) -> u32 {
         let status = self.status();
-        u32::try_from(status["brokers"][0]["pid"].as_u64().unwrap_or_else(|| panic!("{status}"))).unwrap()
+        u32::try_from(status["brokers"][broker]["pid"].as_u64().unwrap_or_else(|| panic!("{status}"))).unwrap()
     }
 
     fn records(&self) -> usize {
-        let output = self.run(&["consume", "orders"]);
+        self.records_of("orders")
+    }
+
+    fn records_of(&self, topic: &str) -> usize {
+        let output = self.run(&["consume", topic]);
         assert!(output.status.success(), "{output:?}");
         output.stdout.iter().filter(|byte| **byte == b'\n').count()
     }
@@ -150,6 +178,32 @@ fn a_broker_that_dies_is_started_again_with_what_it_acknowledged() {
     assert_ne!(up.broker_pid(), before);
     assert!(up.read("err").contains("broker 0 died (signal 9); starting it again"), "{}", up.read("err"));
     assert_eq!(up.records(), 100);
+    up.stop();
+}
+
+#[test]
+fn three_brokers_keep_what_they_acknowledged_when_one_dies_and_over_a_restart_of_all() {
+    let mut up = Up::with(REPLICATED, 3);
+    let table = up.start();
+    assert!(table.contains(&format!("127.0.0.1:{}", up.port + 2)), "{table}");
+    assert!(up.run(&["produce", "payments", "--count", "300"]).status.success());
+    let all_in_sync = || {
+        let described = up.json(&["topic", "describe", "payments"]);
+        let partitions = described[0]["partitions"].as_array().cloned().unwrap_or_default();
+        let full = |partition: &serde_json::Value| partition["isr"].as_array().is_some_and(|isr| isr.len() == 3);
+        (partitions.len() == 6 && partitions.iter().all(full)).then_some(partitions)
+    };
+    let leader = usize::try_from(until("replicas in sync", all_in_sync)[0]["leader"].as_u64().unwrap()).unwrap();
+    let before = up.pid_of(leader);
+    signal(before, Signal::KILL);
+    let produced = up.run(&["produce", "payments", "--count", "300"]);
+    assert!(produced.status.success(), "{produced:?}");
+    until("another process", || (up.status()["brokers"][leader]["restarts"] == 1).then_some(()));
+    until("replicas in sync again", all_in_sync);
+    assert_eq!(up.records_of("payments"), 600);
+    up.stop();
+    up.start();
+    assert_eq!(up.records_of("payments"), 600);
     up.stop();
 }
 

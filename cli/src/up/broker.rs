@@ -176,6 +176,9 @@ async fn serve(broker: &Broker, pid: u32, seen: &watch::Sender<Seen>) -> std::co
 
 fn progress(id: i32, status: &BrokerStatus) -> String {
     match status.recovery {
+        Some(recovery) if status.state == Reported::Recovering && recovery.partitions_total == 0 => {
+            format!("broker {id} waits for the others")
+        }
         Some(recovery) if status.state == Reported::Recovering => {
             format!("broker {id} checks its logs: {} of {}", recovery.partitions_done, recovery.partitions_total)
         }
