@@ -248,7 +248,6 @@ impl Broker {
     }
 
     /// Asks the controller, which may be here.
-    #[expect(dead_code, reason = "the broker's heartbeats use it")]
     pub(crate) async fn ask_controller(
         &self,
         request: ControllerRequest,
@@ -319,6 +318,10 @@ impl Controller for Broker {
     async fn answer(&self, _caller: Caller, request: ControllerRequest) -> ControllerReply {
         match request {
             ControllerRequest::Submit { command } => self.metadata.answer_submit(command).await,
+            ControllerRequest::DescribeQuorum if self.metadata.leadership().borrow().here => {
+                ControllerReply::Quorum(self.metadata.quorum().status())
+            }
+            ControllerRequest::DescribeQuorum => self.metadata.not_controller(),
         }
     }
 

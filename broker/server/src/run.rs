@@ -57,7 +57,7 @@ pub async fn run(
     if let Some(bound) = controller_listener {
         let (listener, _name) = bound.listen(broker.limits.backlog)?;
         let quorum = Arc::clone(broker.metadata.quorum());
-        tokio::spawn(quorum::serve(quorum, Arc::clone(&broker), listener, last_stop.clone()));
+        tokio::spawn(quorum::serve(quorum, Arc::clone(&broker), listener));
     }
     let served = serve(&broker, listeners, http_address, started).await;
     let closed = close(&broker).await;

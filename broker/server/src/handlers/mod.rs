@@ -16,6 +16,7 @@ mod describe_cluster;
 mod describe_configs;
 mod describe_groups;
 mod describe_log_dirs;
+mod describe_quorum;
 mod describe_topic_partitions;
 pub(crate) mod error_code;
 mod fetch;
@@ -98,6 +99,7 @@ fn route<'a>(broker: &'a Arc<Broker>, context: &'a RequestContext, api_key: ApiK
         ApiKey::InitProducerId => serve(broker, context, body, init_producer_id::handle),
         ApiKey::ListConfigResources => serve(broker, context, body, list_config_resources::handle),
         ApiKey::ListOffsets => serve(broker, context, body, list_offsets::handle),
+        ApiKey::DescribeQuorum => serve(broker, context, body, describe_quorum::handle),
         ApiKey::ListPartitionReassignments => serve(broker, context, body, list_partition_reassignments::handle),
         ApiKey::Metadata => serve(broker, context, body, metadata::handle),
         ApiKey::OffsetForLeaderEpoch => serve(broker, context, body, offset_for_leader_epoch::handle),

@@ -107,6 +107,26 @@ pub(crate) const PROCESS_FDS: Metric = metric("process_open_fds", "Number of ope
 pub(crate) const PROCESS_FDS_MAX: Metric = metric("process_max_fds", "Maximum number of open file descriptors.", &[]);
 pub(crate) const PROCESS_THREADS: Metric = metric("process_threads", "Number of threads.", &[]);
 
+pub(crate) const QUORUM_LEADER: Metric =
+    metric("forebay_quorum_leader", "1 on the broker that leads the metadata quorum, and so is the controller.", &[]);
+pub(crate) const QUORUM_LED: Metric = metric(
+    "forebay_quorum_led",
+    "1 when this broker knows a leader of the metadata quorum; without one nothing can be changed.",
+    &[],
+);
+pub(crate) const QUORUM_TERM: Metric =
+    metric("forebay_quorum_term", "The metadata quorum's term; grows with each election.", &[]);
+pub(crate) const QUORUM_VOTERS: Metric = metric("forebay_quorum_voters", "Brokers that vote on metadata.", &[]);
+pub(crate) const QUORUM_LEARNERS: Metric =
+    metric("forebay_quorum_learners", "Brokers that have the metadata and do not vote.", &[]);
+pub(crate) const QUORUM_HIGH_WATERMARK: Metric =
+    metric("forebay_quorum_high_watermark", "End of what is committed in the metadata log, as this broker knows.", &[]);
+pub(crate) const QUORUM_LAG: Metric = metric(
+    "forebay_quorum_lag",
+    "Entries of the metadata log that the member which misses most does not have yet; on the leader only.",
+    &[],
+);
+
 /// All of them, for the reference and for tests.
 pub const ALL: &[Metric] = &[
     TOPIC_BYTES_IN,
@@ -124,6 +144,13 @@ pub const ALL: &[Metric] = &[
     LOG_DIR_POISONED,
     LOG_DIR_MISSING_LOGS,
     FLUSH_DURATION,
+    QUORUM_LEADER,
+    QUORUM_LED,
+    QUORUM_TERM,
+    QUORUM_VOTERS,
+    QUORUM_LEARNERS,
+    QUORUM_HIGH_WATERMARK,
+    QUORUM_LAG,
     THREAD_POOL_BUSY,
     IN_FORCE,
     GROUPS,

@@ -5,6 +5,7 @@ pub(crate) mod counters;
 mod groups;
 pub(crate) mod http;
 pub(crate) mod process;
+mod quorum;
 pub(crate) mod scrape;
 
 pub(crate) use counters::{Metrics, TopicMetrics};

@@ -12,6 +12,7 @@ use prometheus::{CounterVec, GaugeVec, Opts, Registry, TextEncoder};
 use super::catalog::{self, Metric};
 use super::groups::of_groups;
 use super::process::{self, as_float};
+use super::quorum::of_quorum;
 use crate::broker::Broker;
 use crate::log_dirs::missing_logs;
 use crate::status;
@@ -20,6 +21,7 @@ use crate::status;
 pub(crate) fn text(broker: &Broker, groups: &[GroupSummary]) -> prometheus::Result<String> {
     let mut snapshot = Snapshot::default();
     of_broker(broker, &mut snapshot)?;
+    of_quorum(broker, &mut snapshot)?;
     of_log_dirs(broker, &mut snapshot)?;
     of_groups(broker, groups, &mut snapshot)?;
     of_partitions(broker, &mut snapshot)?;

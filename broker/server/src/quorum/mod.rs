@@ -19,12 +19,14 @@ mod quorum_state;
 mod server;
 mod snapshot;
 mod state_machine;
+mod status;
 mod types;
 
 pub(crate) use asker::{AskError, Asker, OwnChannel};
 pub(crate) use node::{OpenQuorum, OpenQuorumError, ProposeError, Quorum};
 pub(crate) use protocol::{ControllerReply, ControllerRequest, Leadership};
 pub(crate) use server::{Caller, Controller, serve};
+pub(crate) use status::{MemberStatus, QuorumStatus};
 pub(crate) use types::{Address, Change};
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use openraft::{Config, RaftMetrics, ReadPolicy, ServerState, SnapshotPolicy};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::log_store::{LogStore, QuorumLogError};
 use super::network::Network;
@@ -101,6 +102,8 @@ pub(crate) struct Quorum {
     tasks: Mutex<JoinSet<()>>,
     /// A log below this is never replaced by a snapshot.
     long_log_bytes: AtomicU64,
+    /// Cancelled when other brokers' calls are answered no more.
+    pub(super) closing: CancellationToken,
 }
 
 impl std::fmt::Debug for Quorum {
@@ -135,6 +138,7 @@ impl Quorum {
             heard_at: Mutex::default(),
             tasks: Mutex::default(),
             long_log_bytes: AtomicU64::new(LONG_LOG_BYTES),
+            closing: CancellationToken::new(),
         });
         quorum.begin().await?;
         Ok(quorum)
@@ -262,6 +266,7 @@ impl Quorum {
     /// Stops taking part. A leader hands over first, if there is somebody.
     pub(crate) async fn stop(&self) {
         self.hand_over().await;
+        self.closing.cancel();
         self.tasks.lock().abort_all();
         if let Err(error) = self.raft.shutdown().await {
             tracing::error!(%error, "the metadata quorum did not stop in order");

@@ -11,6 +11,7 @@ use openraft::raft::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::status::QuorumStatus;
 use super::types::{Address, SnapshotMeta, Types, Vote, VoterId};
 
 /// Greetings and the quorum's own calls.
@@ -103,6 +104,8 @@ pub(super) enum QuorumAnswer {
 pub(crate) enum ControllerRequest {
     /// Decide a command.
     Submit { command: Command },
+    /// Say who votes and how far each has come.
+    DescribeQuorum,
 }
 
 /// The controller's answer.
@@ -111,6 +114,8 @@ pub(crate) enum ControllerRequest {
 pub(crate) enum ControllerReply {
     /// What was decided, and the version of the image that has it.
     Submitted { reply: Reply, version: i64 },
+    /// The quorum as it is.
+    Quorum(QuorumStatus),
     /// Somebody else is the controller, or nobody.
     NotController { controller: Option<i32> },
     /// It could not be done; whether it was done all the same is not known.

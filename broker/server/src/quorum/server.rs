@@ -15,7 +15,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 use super::frames::{FRAME_BYTES_MAX, Frame, GREETING_BYTES_MAX, read_request, send_answer};
 use super::members;
@@ -51,13 +50,8 @@ pub(crate) trait Controller: Send + Sync + 'static {
     fn closed(&self, caller: Caller);
 }
 
-/// Serves until `stop` is cancelled.
-pub(crate) async fn serve<C: Controller>(
-    quorum: Arc<Quorum>,
-    controller: Arc<C>,
-    listener: TcpListener,
-    stop: CancellationToken,
-) {
+/// Serves until this broker has left the quorum.
+pub(crate) async fn serve<C: Controller>(quorum: Arc<Quorum>, controller: Arc<C>, listener: TcpListener) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let next = AtomicU64::new(0);
     let mut connections = JoinSet::new();
@@ -65,7 +59,7 @@ pub(crate) async fn serve<C: Controller>(
         while connections.try_join_next().is_some() {}
         let accepted = tokio::select! {
             biased;
-            () = stop.cancelled() => return,
+            () = quorum.closing.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
         let stream = match accepted {

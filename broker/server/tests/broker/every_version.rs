@@ -9,7 +9,7 @@ use forebay_broker_wire::messages::fetch::FetchRequest;
 use forebay_broker_wire::messages::{
     Request, alter_configs as alter, create_partitions as grow, create_topics as create, delete_groups,
     delete_records as records, delete_topics as delete, describe_cluster, describe_configs as configs, describe_groups,
-    describe_log_dirs as log_dirs, describe_topic_partitions as describe, find_coordinator, heartbeat,
+    describe_log_dirs as log_dirs, describe_quorum, describe_topic_partitions as describe, find_coordinator, heartbeat,
     incremental_alter_configs as incremental, init_producer_id, join_group as join, leave_group, list_config_resources,
     list_groups, list_offsets, list_partition_reassignments, metadata, offset_commit as commit, offset_delete,
     offset_fetch, offset_for_leader_epoch as epochs, produce::ProduceRequest, sync_group,
@@ -195,6 +195,12 @@ fn every_offered_version_of_the_admin_apis_is_answered() {
     offered.check(|_, _| list_partition_reassignments::ListPartitionReassignmentsRequest {
         topics: None,
         ..Default::default()
+    });
+    offered.check(|_, _| describe_quorum::DescribeQuorumRequest {
+        topics: vec![describe_quorum::RequestTopicData {
+            topic_name: "__cluster_metadata".into(),
+            partitions: vec![describe_quorum::RequestPartitionData { partition_index: 0 }],
+        }],
     });
     offered.check(|_, _| describe_cluster::DescribeClusterRequest::default());
     offered.check(|version, _| list_config_resources::ListConfigResourcesRequest {

@@ -27,5 +27,6 @@ mod offsets;
 mod operations;
 mod pipelining;
 mod replica_fetch;
+mod quorum;
 mod restart;
 mod retention;

@@ -1,0 +1,225 @@
+//! Several brokers with one metadata: found together, kept by a majority, never by brokers that know nothing.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use forebay_broker_wire::messages::metadata::{MetadataRequest, MetadataResponse};
+use tempfile::TempDir;
+
+use crate::create_topics::{create, topic};
+use crate::harness::{BrokerProcess, Client};
+
+const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Brokers in processes of their own; the first three vote.
+struct Cluster {
+    dir: TempDir,
+    controller_ports: Vec<u16>,
+    brokers: Vec<Option<BrokerProcess>>,
+}
+
+impl Cluster {
+    /// Brokers that are not started yet.
+    fn of(count: usize) -> Self {
+        // Bound together, so that no port is given twice; free again when the brokers start.
+        let bound: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let controller_ports = bound.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+        let brokers = (0..count).map(|_| None).collect();
+        Self { dir: tempfile::tempdir().unwrap(), controller_ports, brokers }
+    }
+
+    fn started(count: usize) -> Self {
+        let mut cluster = Self::of(count);
+        cluster.start(&(0..count).collect::<Vec<_>>());
+        cluster
+    }
+
+    fn path(&self, id: usize) -> PathBuf {
+        self.dir.path().join(id.to_string())
+    }
+
+    fn settings(&self, id: usize) -> Vec<String> {
+        let voters: Vec<String> =
+            (0..3).map(|voter| format!("{voter}@127.0.0.1:{}", self.controller_ports[voter])).collect();
+        vec![
+            format!("node.id={id}"),
+            format!("listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{}", self.controller_ports[id]),
+            format!("controller.quorum.voters={}", voters.join(",")),
+            format!("forebay.cluster.id={CLUSTER_ID}"),
+        ]
+    }
+
+    /// Starts brokers together, as none of them serves before a majority is there.
+    fn start(&mut self, ids: &[usize]) {
+        let started: Vec<(usize, BrokerProcess)> = std::thread::scope(|scope| {
+            let start = |id: &usize| {
+                let (id, path, settings) = (*id, self.path(*id), self.settings(*id));
+                scope.spawn(move || (id, start_one(&path, &settings).unwrap()))
+            };
+            let starting: Vec<_> = ids.iter().map(start).collect();
+            starting.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for (id, broker) in started {
+            self.brokers[id] = Some(broker);
+        }
+    }
+
+    fn broker(&self, id: usize) -> &BrokerProcess {
+        self.brokers[id].as_ref().unwrap()
+    }
+
+    fn client(&self, id: usize) -> Client {
+        self.broker(id).client()
+    }
+
+    fn kill(&mut self, id: usize) {
+        self.brokers[id].take().unwrap().kill();
+    }
+
+    fn lose_disk(&self, id: usize) {
+        std::fs::remove_dir_all(self.path(id).join("data")).unwrap();
+    }
+
+    /// Who leads the quorum, by its own word.
+    fn leader(&self) -> usize {
+        eventually("somebody leads", || {
+            let running = self.brokers.iter().enumerate().filter_map(|(id, broker)| Some((id, broker.as_ref()?)));
+            running.into_iter().find(|(_, broker)| metric(broker, "forebay_quorum_leader") == 1).map(|(id, _)| id)
+        })
+    }
+
+    fn voters(&self, id: usize) -> i64 {
+        metric(self.broker(id), "forebay_quorum_voters")
+    }
+}
+
+fn start_one(path: &Path, settings: &[String]) -> Result<BrokerProcess, Vec<String>> {
+    std::fs::create_dir_all(path).unwrap();
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    BrokerProcess::try_start(path, &settings)
+}
+
+fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < until, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn metric(broker: &BrokerProcess, name: &str) -> i64 {
+    let text = broker.http_get("/metrics");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.map_or(-1, |value| value.trim().parse().unwrap())
+}
+
+fn topics(client: &mut Client) -> Vec<String> {
+    let all = MetadataRequest { topics: None, ..MetadataRequest::default() };
+    let answer: MetadataResponse = client.call(&all, 12);
+    let mut names: Vec<String> = answer.topics.iter().map(|topic| topic.name.clone().unwrap().to_string()).collect();
+    names.sort();
+    names
+}
+
+fn create_one(client: &mut Client, name: &str) {
+    assert_eq!(create(client, topic(name, 1, &[])).error_code, 0, "{name}");
+}
+
+#[test]
+fn three_brokers_are_one_cluster_and_two_go_on() {
+    let mut cluster = Cluster::started(3);
+    create_one(&mut cluster.client(2), "by-2");
+    for id in 0..3 {
+        eventually("all see it", || (topics(&mut cluster.client(id)) == ["by-2"]).then_some(()));
+    }
+    for round in 0..3 {
+        let leader = cluster.leader();
+        cluster.kill(leader);
+        let name = format!("without-{round}");
+        create_one(&mut cluster.client((leader + 1) % 3), &name);
+        eventually("both see it", || topics(&mut cluster.client((leader + 2) % 3)).contains(&name).then_some(()));
+        cluster.start(&[leader]);
+        eventually("it comes back", || topics(&mut cluster.client(leader)).contains(&name).then_some(()));
+    }
+    let before = topics(&mut cluster.client(0));
+    (0..3).for_each(|id| cluster.kill(id));
+    cluster.start(&[0, 1, 2]);
+    for id in 0..3 {
+        assert_eq!(topics(&mut cluster.client(id)), before, "broker {id} after a stop of all");
+    }
+}
+
+#[test]
+fn a_voter_that_lost_its_disk_votes_again_under_a_new_identity_when_it_has_the_metadata() {
+    let mut cluster = Cluster::started(3);
+    create_one(&mut cluster.client(0), "kept");
+    let wiped = (cluster.leader() + 1) % 3;
+    cluster.kill(wiped);
+    cluster.lose_disk(wiped);
+    cluster.start(&[wiped]);
+    eventually("it has the metadata", || (topics(&mut cluster.client(wiped)) == ["kept"]).then_some(()));
+    let settled =
+        |cluster: &Cluster| cluster.voters(wiped) == 3 && metric(cluster.broker(wiped), "forebay_quorum_learners") == 0;
+    eventually("it votes", || settled(&cluster).then_some(()));
+    // Its vote counts: with it two of three are left.
+    let other = (0..3).find(|id| *id != wiped && *id != cluster.leader()).unwrap();
+    cluster.kill(other);
+    create_one(&mut cluster.client(wiped), "with-its-vote");
+}
+
+#[test]
+fn two_brokers_that_lost_their_disks_make_no_metadata_without_the_third() {
+    let mut cluster = Cluster::started(3);
+    create_one(&mut cluster.client(0), "kept");
+    (0..3).for_each(|id| cluster.kill(id));
+    cluster.lose_disk(1);
+    cluster.lose_disk(2);
+    let waiting = |cluster: &Cluster, id: usize| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_forebay-broker"));
+        command.args(["--config".as_ref(), cluster.path(id).join("broker.properties").as_os_str()]);
+        command.args(cluster.settings(id).iter().flat_map(|setting| ["--set".to_owned(), setting.clone()]));
+        command.stderr(std::process::Stdio::null()).spawn().unwrap()
+    };
+    let mut alone: Vec<_> = [1, 2].iter().map(|id| waiting(&cluster, *id)).collect();
+    std::thread::sleep(Duration::from_secs(3));
+    for (id, process) in [1, 2].iter().zip(&mut alone) {
+        assert!(process.try_wait().unwrap().is_none(), "broker {id} waits");
+        let log = cluster.path(*id).join("data/__cluster_metadata-0/00000000000000000000.log");
+        assert_eq!(std::fs::metadata(log).unwrap().len(), 0, "broker {id} has begun metadata of its own");
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_broker_of_another_cluster_is_refused_and_both_say_why() {
+    let cluster = Cluster::started(3);
+    let mut settings = cluster.settings(1);
+    let own = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    settings.push("node.id=7".to_owned());
+    settings.push(format!("listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{own}"));
+    settings.push("forebay.cluster.id=BBBBBBBBBBBBBBBBBBBBBB".to_owned());
+    let path = cluster.path(7);
+    std::thread::spawn(move || start_one(&path, &settings));
+    let words = "broker 7 belongs to cluster BBBBBBBBBBBBBBBBBBBBBB, this is cluster AAAAAAAAAAAAAAAAAAAAAA (forebay.cluster.id)";
+    eventually("it is refused", || cluster.broker(0).said(words));
+}
+
+#[test]
+fn brokers_beyond_the_voters_have_the_metadata_and_do_not_vote() {
+    let mut cluster = Cluster::of(4);
+    cluster.start(&[0, 1, 2]);
+    cluster.start(&[3]);
+    create_one(&mut cluster.client(3), "by-a-learner");
+    eventually("all see it", || (topics(&mut cluster.client(0)) == ["by-a-learner"]).then_some(()));
+    assert_eq!((cluster.voters(3), metric(cluster.broker(3), "forebay_quorum_learners")), (3, 1));
+    cluster.kill(3);
+    create_one(&mut cluster.client(0), "without-it");
+    cluster.start(&[3]);
+    eventually("it catches up", || topics(&mut cluster.client(3)).contains(&"without-it".to_owned()).then_some(()));
+}
