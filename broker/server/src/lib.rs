@@ -8,6 +8,7 @@ pub mod program;
 mod run;
 
 pub mod broker;
+mod controller;
 mod coordinators;
 mod follow;
 mod handlers;

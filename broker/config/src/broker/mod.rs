@@ -3,10 +3,12 @@
 //! Two settings may contradict each other although each is right; that is found here too. The settings as written are kept, for
 //! DescribeConfigs and for the topics that take their defaults from them.
 
+mod membership;
 mod quorum;
 
 use std::path::PathBuf;
 
+pub use membership::MembershipSettings;
 pub use quorum::{QuorumSettings, QuorumVoter};
 
 use crate::reader::Reader;
@@ -47,6 +49,8 @@ pub struct BrokerConfig {
     pub offsets: OffsetsSettings,
     /// Replication.
     pub replica: ReplicaSettings,
+    /// Sessions with the controller, stopping in order, preferred leaders.
+    pub membership: MembershipSettings,
     /// `auto.create.topics.enable`.
     pub auto_create_topics_enable: bool,
     /// `delete.topic.enable`.
@@ -225,6 +229,7 @@ impl BrokerConfig {
             group: group(&mut r),
             offsets: offsets(&r),
             replica: replica(&r),
+            membership: membership::membership(&mut r),
             auto_create_topics_enable: r.flag("auto.create.topics.enable"),
             delete_topic_enable: r.flag("delete.topic.enable"),
             num_partitions: r.required("num.partitions"),

@@ -185,3 +185,11 @@ fn a_quorum_that_cannot_be_is_refused_with_what_would_be_right() {
         "listeners=CONTROLLER: must be also a listener for clients, such as PLAINTEXT://0.0.0.0:9092",
     );
 }
+
+#[test]
+fn a_session_outlives_a_lost_heartbeat() {
+    check_refused(
+        "broker.heartbeat.interval.ms=501\nbroker.session.timeout.ms=1000",
+        "broker.heartbeat.interval.ms=501: must be at most half of broker.session.timeout.ms=1000, so that one may be lost",
+    );
+}

@@ -4,6 +4,7 @@
 //! Defaults are Kafka's unless the text says otherwise.
 
 mod broker;
+mod membership;
 mod replication;
 mod storage;
 mod topic;
@@ -164,7 +165,8 @@ impl Definition {
 }
 
 static BROKER: LazyLock<Vec<Definition>> = LazyLock::new(|| {
-    let mut all = [broker::DEFINITIONS, storage::DEFINITIONS, replication::DEFINITIONS].concat();
+    let mut all =
+        [broker::DEFINITIONS, storage::DEFINITIONS, replication::DEFINITIONS, membership::DEFINITIONS].concat();
     all.sort_by_key(|definition| definition.name);
     all
 });

@@ -20,8 +20,6 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition::broker("replica.high.watermark.checkpoint.interval.ms", Kind::Long, Some("5000"), "How often high watermarks are noted on disk.").at_least(1).ms(),
     Definition::broker("leader.replication.throttled.rate", Kind::Long, Some("9223372036854775807"), "Bytes a second that this broker sends to replicas that a topic's `leader.replication.throttled.replicas` names and that are not in sync.").at_least(0).bytes().cluster_wide(),
     Definition::broker("follower.replication.throttled.rate", Kind::Long, Some("9223372036854775807"), "Bytes a second that this broker fetches for replicas that a topic's `follower.replication.throttled.replicas` names and that are not in sync.").at_least(0).bytes().cluster_wide(),
-    Definition::broker("controlled.shutdown.enable", Kind::Boolean, Some("true"), "Whether leaders move away before a broker stops."),
-    Definition::broker("auto.leader.rebalance.enable", Kind::Boolean, Some("true"), "Whether preferred leaders get their partitions back."),
     // Groups
     Definition::broker("group.initial.rebalance.delay.ms", Kind::Int, Some("3000"), "How long the first rebalance of an empty group waits for more members.").at_least(0).ms(),
     Definition::broker("group.min.session.timeout.ms", Kind::Int, Some("6000"), "The shortest session timeout a member may ask.").at_least(1).ms(),

@@ -154,6 +154,18 @@ fn a_planned_stop_moves_leaders_to_those_at_work_and_waits_for_nobody() {
 }
 
 #[test]
+fn a_failed_disk_takes_its_own_partitions_only() {
+    let (mut world, lives) = three();
+    world.create(NewTopic { assignment: Some(vec![ids(&[0, 1])]), ..topic("u") }).unwrap();
+    let topic_id = world.image.topic("t").unwrap().id;
+    let partitions = vec![(topic_id, PartitionIndex(0)), (Uuid([77; 16]), PartitionIndex(0))];
+    let command = Command::ReplicasOffline { life: lives[0], partitions };
+    assert_eq!(world.submit(command), Reply::Broker(Ok(())));
+    assert_eq!(state(&world), (Some(1), vec![1, 2], 1));
+    assert_eq!(world.image.topic("u").unwrap().partitions[0].leader, Some(BrokerId(0)));
+}
+
+#[test]
 fn an_isr_is_taken_from_its_leader_with_present_members() {
     let (mut world, lives) = three();
     fence(&mut world, lives[1]);

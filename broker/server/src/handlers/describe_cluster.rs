@@ -39,22 +39,23 @@ pub(super) async fn handle(
         endpoint_type: request.endpoint_type,
         cluster_id: broker.cluster_id().into(),
         controller_id: broker.config.broker_id,
-        brokers: if code.is_none() { brokers(broker, context) } else { Vec::new() },
+        brokers: if code.is_none() { brokers(broker, context, request.include_fenced_brokers) } else { Vec::new() },
         cluster_authorized_operations: operations,
         ..DescribeClusterResponse::default()
     }
 }
 
-fn brokers(broker: &Broker, context: &RequestContext) -> Vec<DescribeClusterBroker> {
+fn brokers(broker: &Broker, context: &RequestContext, include_fenced: bool) -> Vec<DescribeClusterBroker> {
     let image = broker.metadata.image();
-    let reached = image.brokers().filter_map(|known| {
+    let shown = image.brokers().filter(|known| include_fenced || !known.fenced);
+    let reached = shown.filter_map(|known| {
         let endpoint = known.endpoints.iter().find(|endpoint| endpoint.listener == *context.listener)?;
         Some(DescribeClusterBroker {
             broker_id: known.id.0,
             host: endpoint.host.as_str().into(),
             port: i32::from(endpoint.port),
             rack: known.rack.as_deref().map(Str::from),
-            is_fenced: false,
+            is_fenced: known.fenced,
         })
     });
     reached.collect()

@@ -13,7 +13,7 @@ use forebay_broker_wire::messages::describe_topic_partitions::{
 };
 use forebay_broker_wire::types::{ErrorCode, Str};
 
-use super::metadata::TOPIC_OPERATIONS;
+use super::metadata::{TOPIC_OPERATIONS, offline_replicas, shown_leader};
 use super::request::RequestContext;
 use crate::broker::Broker;
 
@@ -46,7 +46,7 @@ fn page(image: &MetadataImage, request: &DescribeTopicPartitionsRequest) -> Desc
             continue;
         };
         let shown = topic.partitions.iter().skip(skip).take(room);
-        answer.topics.push(describe(topic, shown.map(partition).collect()));
+        answer.topics.push(describe(topic, shown.map(|shown| partition(image, shown)).collect()));
         let next = skip.saturating_add(room);
         if next < topic.partitions.len() {
             let partition_index = i32::try_from(next).unwrap_or(i32::MAX);
@@ -83,17 +83,19 @@ fn describe(
     }
 }
 
-fn partition(partition: &PartitionImage) -> DescribeTopicPartitionsResponsePartition {
+fn partition(image: &MetadataImage, partition: &PartitionImage) -> DescribeTopicPartitionsResponsePartition {
+    let leader = shown_leader(image, partition);
     DescribeTopicPartitionsResponsePartition {
-        error_code: if partition.leader.is_some() { 0 } else { ErrorCode::LeaderNotAvailable.code() },
+        error_code: if leader.is_some() { 0 } else { ErrorCode::LeaderNotAvailable.code() },
         partition_index: partition.index.0,
-        leader_id: partition.leader.map_or(-1, |id| id.0),
+        leader_id: leader.map_or(-1, |id| id.0),
         leader_epoch: partition.leader_epoch.0,
         replica_nodes: partition.replicas.iter().map(|id| id.0).collect(),
         isr_nodes: partition.in_sync_replicas.iter().map(|id| id.0).collect(),
+        // The ISR keeps its last member for ever here, so nobody outside of it is ever known to have all that was acknowledged.
         eligible_leader_replicas: Some(Vec::new()),
         last_known_elr: Some(Vec::new()),
-        offline_replicas: Vec::new(),
+        offline_replicas: offline_replicas(image, partition),
     }
 }
 

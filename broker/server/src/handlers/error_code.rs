@@ -4,7 +4,9 @@
 //! a disk that failed is KAFKA_STORAGE_ERROR, which clients retry, never UNKNOWN_SERVER_ERROR.
 
 use forebay_broker_machines::groups::GroupError;
-use forebay_broker_machines::metadata::{AlterConfigsError, CreatePartitionsError, CreateTopicError, DeleteTopicError};
+use forebay_broker_machines::metadata::{
+    AlterConfigsError, CreatePartitionsError, CreateTopicError, DeleteTopicError, ElectLeadersError, ReassignError,
+};
 use forebay_broker_partition::{AppendError, InvalidBatch, ReadError, SequenceError, UpdateError};
 use forebay_broker_storage::{AppendError as LogAppendError, LogError};
 use forebay_broker_wire::types::ErrorCode;
@@ -95,6 +97,29 @@ pub(crate) fn code_of_alter_configs(error: &AlterConfigsError) -> ErrorCode {
         AlterConfigsError::Twice { .. } => ErrorCode::InvalidRequest,
         AlterConfigsError::InvalidConfig { .. } => ErrorCode::InvalidConfig,
     }
+}
+
+pub(crate) fn code_of_election(error: &ElectLeadersError) -> ErrorCode {
+    match error {
+        ElectLeadersError::UnknownPartition { .. } => ErrorCode::UnknownTopicOrPartition,
+        ElectLeadersError::NotNeeded { .. } => ErrorCode::ElectionNotNeeded,
+        ElectLeadersError::PreferredNotAvailable { .. } => ErrorCode::PreferredLeaderNotAvailable,
+        ElectLeadersError::NoneAvailable { .. } => ErrorCode::EligibleLeadersNotAvailable,
+    }
+}
+
+pub(crate) fn code_of_reassign(error: &ReassignError) -> ErrorCode {
+    match error {
+        ReassignError::UnknownPartition { .. } => ErrorCode::UnknownTopicOrPartition,
+        ReassignError::NoReassignment { .. } => ErrorCode::NoReassignmentInProgress,
+        ReassignError::InvalidAssignment { .. } | ReassignError::OnlyNewInSync => ErrorCode::InvalidReplicaAssignment,
+        ReassignError::ReplicationFactor { .. } => ErrorCode::InvalidReplicationFactor,
+    }
+}
+
+/// A reply of another kind than the command's: never, unless the two ends are of different releases.
+pub(crate) fn no_answer() -> Failure {
+    Failure::new(ErrorCode::UnknownServerError, "the controller gave no answer")
 }
 
 /// A command that was not decided, or whose decision could not be kept: nothing has changed, and it may be tried again.

@@ -14,7 +14,7 @@ use forebay_broker_wire::messages::metadata::{
     MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition,
     MetadataResponseTopic,
 };
-use forebay_broker_wire::types::{ErrorCode, Str, Uuid};
+use forebay_broker_wire::types::{BrokerId, ErrorCode, Str, Uuid};
 
 use super::error_code::code_of_create_topic;
 use super::request::RequestContext;
@@ -45,7 +45,7 @@ pub(super) async fn handle(
     let all =
         request.topics.is_none() || (context.api_version == 0 && request.topics.as_ref().is_some_and(Vec::is_empty));
     let mut topics: Vec<_> = if all {
-        image.topics().map(|topic| describe(topic)).collect()
+        image.topics().map(|topic| describe(&image, topic)).collect()
     } else {
         let asked = request.topics.unwrap_or_default();
         asked.iter().map(|topic| describe_asked(&image, context, topic, &created)).collect()
@@ -56,7 +56,7 @@ pub(super) async fn handle(
         }
     }
     MetadataResponse {
-        brokers: image.brokers().filter_map(|known| describe_broker(known, context)).collect(),
+        brokers: image.live_brokers().filter_map(|known| describe_broker(known, context)).collect(),
         cluster_id: Some(broker.cluster_id().into()),
         controller_id: broker.config.broker_id,
         topics,
@@ -106,11 +106,11 @@ fn describe_asked(
             return failed(asked, ErrorCode::InvalidRequest);
         }
         let found = image.topic_by_id(asked.topic_id);
-        return found.map_or_else(|| failed(asked, ErrorCode::UnknownTopicId), |topic| describe(topic));
+        return found.map_or_else(|| failed(asked, ErrorCode::UnknownTopicId), |topic| describe(image, topic));
     }
     let Some(name) = &asked.name else { return failed(asked, ErrorCode::InvalidRequest) };
     if let Some(topic) = image.topic(name) {
-        return describe(topic);
+        return describe(image, topic);
     }
     if name_fault(name).is_some() {
         return failed(asked, ErrorCode::InvalidTopicException);
@@ -131,19 +131,19 @@ fn failed(asked: &MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTopi
     }
 }
 
-fn describe(topic: &TopicImage) -> MetadataResponseTopic {
+fn describe(image: &MetadataImage, topic: &TopicImage) -> MetadataResponseTopic {
     MetadataResponseTopic {
         name: Some((&*topic.name).into()),
         topic_id: topic.id,
         is_internal: is_internal(&topic.name),
-        partitions: topic.partitions.iter().map(describe_partition).collect(),
+        partitions: topic.partitions.iter().map(|partition| describe_partition(image, partition)).collect(),
         topic_authorized_operations: NO_OPERATIONS,
         ..MetadataResponseTopic::default()
     }
 }
 
-fn describe_partition(partition: &PartitionImage) -> MetadataResponsePartition {
-    let leader = partition.leader;
+fn describe_partition(image: &MetadataImage, partition: &PartitionImage) -> MetadataResponsePartition {
+    let leader = shown_leader(image, partition);
     MetadataResponsePartition {
         error_code: if leader.is_some() { 0 } else { ErrorCode::LeaderNotAvailable.code() },
         partition_index: partition.index.0,
@@ -151,8 +151,20 @@ fn describe_partition(partition: &PartitionImage) -> MetadataResponsePartition {
         leader_epoch: partition.leader_epoch.0,
         replica_nodes: partition.replicas.iter().map(|id| id.0).collect(),
         isr_nodes: partition.in_sync_replicas.iter().map(|id| id.0).collect(),
+        offline_replicas: offline_replicas(image, partition),
         ..MetadataResponsePartition::default()
     }
+}
+
+/// The leader, if clients can go to it: an only replica that is starting leads already, but serves nobody.
+pub(super) fn shown_leader(image: &MetadataImage, partition: &PartitionImage) -> Option<BrokerId> {
+    partition.leader.filter(|id| image.broker(*id).is_some_and(|broker| !broker.fenced))
+}
+
+/// The replicas on brokers that are not at work.
+pub(super) fn offline_replicas(image: &MetadataImage, partition: &PartitionImage) -> Vec<i32> {
+    let offline = |id: &&BrokerId| image.broker(**id).is_none_or(|broker| broker.fenced);
+    partition.replicas.iter().filter(offline).map(|id| id.0).collect()
 }
 
 /// `None` for a broker without an address on the client's listener: the client could not reach it.

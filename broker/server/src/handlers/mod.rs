@@ -5,6 +5,7 @@
 //! the connection as a [`RequestError`].
 
 mod alter_configs;
+mod alter_partition_reassignments;
 mod api_versions;
 mod config_resource;
 mod create_partitions;
@@ -18,6 +19,7 @@ mod describe_groups;
 mod describe_log_dirs;
 mod describe_quorum;
 mod describe_topic_partitions;
+mod elect_leaders;
 pub(crate) mod error_code;
 mod fetch;
 mod find_coordinator;
@@ -41,6 +43,7 @@ pub(crate) mod produce;
 mod produce_refused;
 pub(crate) mod request;
 mod sync_group;
+mod unregister_broker;
 pub(crate) mod versions;
 
 use std::future::Future;
@@ -85,6 +88,7 @@ pub(crate) async fn handle(broker: &Arc<Broker>, request: Request) -> Result<Fin
 fn route<'a>(broker: &'a Arc<Broker>, context: &'a RequestContext, api_key: ApiKey, body: Decoder) -> Handling<'a> {
     match api_key {
         ApiKey::AlterConfigs => serve(broker, context, body, alter_configs::handle),
+        ApiKey::AlterPartitionReassignments => serve(broker, context, body, alter_partition_reassignments::handle),
         ApiKey::ApiVersions => Box::pin(api_versions::answer(broker, context, body)),
         ApiKey::CreatePartitions => serve(broker, context, body, create_partitions::handle),
         ApiKey::CreateTopics => serve(broker, context, body, create_topics::handle),
@@ -94,6 +98,7 @@ fn route<'a>(broker: &'a Arc<Broker>, context: &'a RequestContext, api_key: ApiK
         ApiKey::DescribeConfigs => serve(broker, context, body, describe_configs::handle),
         ApiKey::DescribeLogDirs => serve(broker, context, body, describe_log_dirs::handle),
         ApiKey::DescribeTopicPartitions => serve(broker, context, body, describe_topic_partitions::handle),
+        ApiKey::ElectLeaders => serve(broker, context, body, elect_leaders::handle),
         ApiKey::Fetch => Box::pin(fetch::answer(broker, context, body)),
         ApiKey::IncrementalAlterConfigs => serve(broker, context, body, incremental_alter_configs::handle),
         ApiKey::InitProducerId => serve(broker, context, body, init_producer_id::handle),
@@ -114,6 +119,7 @@ fn route<'a>(broker: &'a Arc<Broker>, context: &'a RequestContext, api_key: ApiK
         ApiKey::ListGroups => serve(broker, context, body, list_groups::handle),
         ApiKey::DescribeGroups => serve(broker, context, body, describe_groups::handle),
         ApiKey::DeleteGroups => serve(broker, context, body, delete_groups::handle),
+        ApiKey::UnregisterBroker => serve(broker, context, body, unregister_broker::handle),
         // Only versions that are refused come here; the others go by `begin_produce`.
         ApiKey::Produce => Box::pin(produce_refused::answer(broker, context, body)),
         // Whatever is not in the table of versions was refused before.

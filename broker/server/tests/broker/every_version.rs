@@ -7,12 +7,13 @@ use std::fmt::Debug;
 use forebay_broker_wire::messages::api_versions::ApiVersionsRequest;
 use forebay_broker_wire::messages::fetch::FetchRequest;
 use forebay_broker_wire::messages::{
-    Request, alter_configs as alter, create_partitions as grow, create_topics as create, delete_groups,
-    delete_records as records, delete_topics as delete, describe_cluster, describe_configs as configs, describe_groups,
-    describe_log_dirs as log_dirs, describe_quorum, describe_topic_partitions as describe, find_coordinator, heartbeat,
-    incremental_alter_configs as incremental, init_producer_id, join_group as join, leave_group, list_config_resources,
-    list_groups, list_offsets, list_partition_reassignments, metadata, offset_commit as commit, offset_delete,
-    offset_fetch, offset_for_leader_epoch as epochs, produce::ProduceRequest, sync_group,
+    Request, alter_configs as alter, alter_partition_reassignments as reassign, create_partitions as grow,
+    create_topics as create, delete_groups, delete_records as records, delete_topics as delete, describe_cluster,
+    describe_configs as configs, describe_groups, describe_log_dirs as log_dirs, describe_quorum, describe_topic_partitions as describe,
+    elect_leaders as elect, find_coordinator, heartbeat, incremental_alter_configs as incremental, init_producer_id,
+    join_group as join, leave_group, list_config_resources, list_groups, list_offsets, list_partition_reassignments,
+    metadata, offset_commit as commit, offset_delete, offset_fetch, offset_for_leader_epoch as epochs,
+    produce::ProduceRequest, sync_group, unregister_broker,
 };
 use forebay_broker_wire::types::{ApiKey, Str, Uuid};
 
@@ -202,6 +203,16 @@ fn every_offered_version_of_the_admin_apis_is_answered() {
             partitions: vec![describe_quorum::RequestPartitionData { partition_index: 0 }],
         }],
     });
+    offered.check(|_, _| {
+        let topic = elect::TopicPartitions { topic: TOPIC.into(), partitions: vec![0] };
+        elect::ElectLeadersRequest { topic_partitions: Some(vec![topic]), ..Default::default() }
+    });
+    offered.check(|_, _| {
+        let partition = reassign::ReassignablePartition { partition_index: 0, replicas: Some(vec![1]) };
+        let topic = reassign::ReassignableTopic { name: TOPIC.into(), partitions: vec![partition] };
+        reassign::AlterPartitionReassignmentsRequest { topics: vec![topic], ..Default::default() }
+    });
+    offered.check(|_, _| unregister_broker::UnregisterBrokerRequest { broker_id: 9 });
     offered.check(|_, _| describe_cluster::DescribeClusterRequest::default());
     offered.check(|version, _| list_config_resources::ListConfigResourcesRequest {
         resource_types: if version >= 1 { vec![2] } else { Vec::new() },

@@ -71,6 +71,13 @@ pub enum Command {
     FenceBroker(BrokerLife),
     /// A broker is about to stop.
     ControlledShutdown(BrokerLife),
+    /// A disk of a broker has failed: it has these partitions no more.
+    ReplicasOffline {
+        /// The broker.
+        life: BrokerLife,
+        /// By topic id.
+        partitions: Vec<(Uuid, PartitionIndex)>,
+    },
     /// A leader proposes ISRs.
     AlterPartition {
         /// The leader.
@@ -114,7 +121,7 @@ pub enum Reply {
     ConfigsAltered(Vec<Result<(), AlterConfigsError>>),
     /// To `AllocateProducerIds`.
     ProducerIds(ProducerIdBlock),
-    /// To `UnfenceBroker` and `FenceBroker`.
+    /// To `UnfenceBroker`, `FenceBroker` and `ReplicasOffline`.
     Broker(Result<(), BrokerLifeError>),
     /// To `ControlledShutdown`: partitions that it leads still, since nobody else could.
     ShuttingDown(Result<usize, BrokerLifeError>),
@@ -193,6 +200,9 @@ pub fn decide(image: &MetadataImage, command: &Command, context: &mut Context<'_
         Command::FenceBroker(life) => Reply::Broker(fencing::fence(&mut draft, *life, context)),
         Command::ControlledShutdown(life) => {
             Reply::ShuttingDown(fencing::controlled_shutdown(&mut draft, *life, context))
+        }
+        Command::ReplicasOffline { life, partitions } => {
+            Reply::Broker(fencing::replicas_offline(&mut draft, *life, partitions, context))
         }
         Command::AlterPartition { proposer, partitions } => {
             Reply::PartitionsAltered(alter_partition::decide(&mut draft, *proposer, partitions, context))

@@ -1,0 +1,356 @@
+//! What the controller remembers of the brokers, and what follows from it: a state and an event give the next state; [`Machine::due`]
+//! says what is to be done. No clock, no I/O: time is a parameter.
+//!
+//! What must hold:
+//! - a broker is fenced when nothing was heard of it for the session's length, or when its process was found dead, and for no other
+//!   reason; a controller that is new, or was itself held up, gives everybody a whole session, since it could not have heard them;
+//! - a life that was found dead does not come back: a word of it that was under way when it died must not unfence it;
+//! - a broker is unfenced only when it is ready and works by an image that has its registration;
+//! - without other brokers there is nothing to wait for: no deadline, no wake-up.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use forebay_broker_machines::metadata::{BrokerLife, MetadataImage};
+use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
+
+use super::protocol::{Heartbeat, HeartbeatAnswer};
+
+/// Turns of the machine in a session, when nothing else happens.
+const TURNS_PER_SESSION: u32 = 6;
+/// A pause of more turns than this was the controller's own: it could not have heard anybody.
+const TURNS_MISSED: u32 = 2;
+
+/// What is known of one life of a broker.
+#[derive(Debug)]
+struct Session {
+    broker_epoch: i64,
+    /// When something was heard of it, since the machine's zero.
+    heard: Duration,
+    /// As its last heartbeat said: it is ready, and works by an image that has its registration.
+    can_serve: bool,
+    /// Its process is gone.
+    dead: bool,
+    probe: Probe,
+    offline: Vec<(Uuid, PartitionIndex)>,
+}
+
+/// Whether somebody looks if the process is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Probe {
+    Unneeded,
+    Wanted,
+    Running,
+    /// Another sign of death came while one was running.
+    RunningAndWanted,
+}
+
+/// What a probe found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nobody listens at its address: the process is gone.
+    Nobody,
+    /// A process listens, or nobody can tell.
+    Perhaps,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Look whether the process is there.
+    Probe(BrokerLife),
+    /// Fence it; `dead` if its process is gone.
+    Fence { life: BrokerLife, dead: bool },
+    /// Unfence it.
+    Unfence(BrokerLife),
+    /// Take these partitions from it: its disk has failed.
+    TakeOffline(BrokerLife, Vec<(Uuid, PartitionIndex)>),
+}
+
+/// The controller's memory of the brokers.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    own: BrokerId,
+    session_timeout: Duration,
+    sessions: BTreeMap<BrokerId, Session>,
+    last_turn: Duration,
+}
+
+impl Machine {
+    /// Begins with an image: all that is in it is heard of now, and those that are relied on are looked for.
+    pub(crate) fn new(own: BrokerId, session_timeout: Duration, image: &MetadataImage, now: Duration) -> Self {
+        let mut machine = Self { own, session_timeout, sessions: BTreeMap::new(), last_turn: now };
+        machine.follow(image, now);
+        for life in image.live_brokers() {
+            machine.want_probe(life.id);
+        }
+        machine
+    }
+
+    /// The metadata has changed: new lives begin, others end.
+    fn follow(&mut self, image: &MetadataImage, now: Duration) {
+        if now.saturating_sub(self.last_turn) > self.session_timeout * TURNS_MISSED / TURNS_PER_SESSION {
+            self.sessions.values_mut().for_each(|session| session.heard = now);
+        }
+        self.last_turn = now;
+        self.sessions.retain(|id, _| image.broker(*id).is_some());
+        for broker in image.brokers() {
+            let known = self.sessions.get(&broker.id).map(|session| session.broker_epoch);
+            if known.is_none_or(|known| known < broker.epoch) {
+                let session = Session {
+                    broker_epoch: broker.epoch,
+                    heard: now,
+                    can_serve: false,
+                    dead: false,
+                    probe: Probe::Unneeded,
+                    offline: Vec::new(),
+                };
+                self.sessions.insert(broker.id, session);
+            }
+        }
+    }
+
+    /// A broker says that it is there.
+    pub(crate) fn heartbeat(&mut self, beat: &Heartbeat, image: &MetadataImage, now: Duration) -> HeartbeatAnswer {
+        self.follow(image, now);
+        let BrokerLife { broker_id, broker_epoch } = beat.life;
+        let current = |session: &&mut Session| session.broker_epoch == broker_epoch && !session.dead;
+        let Some(session) = self.sessions.get_mut(&broker_id).filter(current) else {
+            return HeartbeatAnswer::NotRegistered;
+        };
+        session.heard = now;
+        session.can_serve = beat.ready && beat.applied_version > broker_epoch;
+        session.offline.clone_from(&beat.offline);
+        match image.broker(broker_id) {
+            Some(broker) if !broker.fenced => HeartbeatAnswer::Live,
+            _ => HeartbeatAnswer::Fenced,
+        }
+    }
+
+    /// A connection of a broker has closed: perhaps its process is gone.
+    pub(crate) fn want_probe(&mut self, id: BrokerId) {
+        if let Some(session) = self.sessions.get_mut(&id).filter(|_| id != self.own) {
+            session.probe = match session.probe {
+                Probe::Unneeded | Probe::Wanted => Probe::Wanted,
+                Probe::Running | Probe::RunningAndWanted => Probe::RunningAndWanted,
+            };
+        }
+    }
+
+    /// A probe of that life has ended.
+    pub(crate) fn probed(&mut self, life: BrokerLife, found: Found) {
+        let current = |session: &&mut Session| session.broker_epoch == life.broker_epoch;
+        if let Some(session) = self.sessions.get_mut(&life.broker_id).filter(current) {
+            session.dead |= found == Found::Nobody;
+            session.probe = match session.probe {
+                Probe::RunningAndWanted => Probe::Wanted,
+                _ => Probe::Unneeded,
+            };
+        }
+    }
+
+    /// What is to be done now. Whatever is not done is due again.
+    pub(crate) fn due(&mut self, image: &MetadataImage, now: Duration) -> Vec<Action> {
+        self.follow(image, now);
+        let mut actions = Vec::new();
+        for (id, session) in &mut self.sessions {
+            let life = BrokerLife { broker_id: *id, broker_epoch: session.broker_epoch };
+            let Some(broker) = image.broker(*id).filter(|broker| broker.epoch == session.broker_epoch) else {
+                continue;
+            };
+            if !broker.fenced {
+                let silent = *id != self.own && now >= session.heard + self.session_timeout;
+                if session.dead || silent {
+                    actions.push(Action::Fence { life, dead: session.dead });
+                } else if session.probe == Probe::Wanted {
+                    session.probe = Probe::Running;
+                    actions.push(Action::Probe(life));
+                }
+                let lost = still_relied_on(image, *id, &session.offline);
+                if !lost.is_empty() {
+                    actions.push(Action::TakeOffline(life, lost));
+                }
+            } else if session.can_serve && !session.dead && !broker.in_controlled_shutdown {
+                actions.push(Action::Unfence(life));
+            }
+        }
+        actions
+    }
+
+    /// When something is due although nothing happens; none if that can't be.
+    pub(crate) fn deadline(&self, image: &MetadataImage) -> Option<Duration> {
+        let live = |id: &BrokerId| *id != self.own && image.broker(*id).is_some_and(|broker| !broker.fenced);
+        let live = self.sessions.iter().filter(|(id, _)| live(id));
+        let first = live.map(|(_, session)| session.heard + self.session_timeout).min()?;
+        Some(first.min(self.last_turn + self.session_timeout / TURNS_PER_SESSION))
+    }
+}
+
+/// Those of a broker's lost partitions that it leads, or that it is in sync with others for.
+fn still_relied_on(
+    image: &MetadataImage,
+    id: BrokerId,
+    lost: &[(Uuid, PartitionIndex)],
+) -> Vec<(Uuid, PartitionIndex)> {
+    let relied_on = |(topic, index): &(Uuid, PartitionIndex)| {
+        let partition = image.topic_by_id(*topic).and_then(|topic| topic.partition(*index));
+        partition.is_some_and(|partition| {
+            let in_sync = &partition.in_sync_replicas;
+            partition.leader == Some(id) || (in_sync.len() > 1 && in_sync.contains(&id))
+        })
+    };
+    lost.iter().copied().filter(relied_on).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_broker_machines::metadata::{BrokerRecord, PartitionRecord, Record, TopicRecord};
+
+    use super::*;
+
+    const SESSION: Duration = Duration::from_secs(3);
+    const TOPIC: Uuid = Uuid([7; 16]);
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// Brokers by id: epoch, and whether fenced. A topic's partition is on 0 and 1, led by 1.
+    fn image(brokers: &[(i32, i64, bool)]) -> MetadataImage {
+        let mut image = MetadataImage::default();
+        for (broker_id, broker_epoch, fenced) in brokers.iter().copied() {
+            let record = BrokerRecord { broker_id, broker_epoch, fenced, ..BrokerRecord::default() };
+            image.apply(&Record::Broker(record)).unwrap();
+        }
+        let topic = TopicRecord { topic_id: TOPIC, name: "t".to_owned() };
+        let (replicas, in_sync_replicas) = (vec![0, 1], vec![0, 1]);
+        let partition =
+            PartitionRecord { topic_id: TOPIC, replicas, in_sync_replicas, leader: 1, ..PartitionRecord::default() };
+        image.apply(&Record::Topic(topic)).unwrap();
+        image.apply(&Record::Partition(partition)).unwrap();
+        image
+    }
+
+    fn life(id: i32, broker_epoch: i64) -> BrokerLife {
+        BrokerLife { broker_id: BrokerId(id), broker_epoch }
+    }
+
+    fn beat(life: BrokerLife) -> Heartbeat {
+        Heartbeat { life, applied_version: life.broker_epoch + 1, ready: true, offline: Vec::new() }
+    }
+
+    /// Broker 0 is the controller; all probes of the takeover found somebody.
+    fn settled(image: &MetadataImage) -> Machine {
+        let mut machine = Machine::new(BrokerId(0), SESSION, image, ms(0));
+        for action in machine.due(image, ms(0)) {
+            let Action::Probe(life) = action else { panic!("{action:?}") };
+            machine.probed(life, Found::Perhaps);
+        }
+        machine
+    }
+
+    /// The machine is asked in every turn, as the task does; gives what was due and when.
+    fn run(machine: &mut Machine, image: &MetadataImage, from: Duration, to: Duration) -> Vec<(Duration, Action)> {
+        let mut seen = Vec::new();
+        let mut now = from;
+        while let Some(next) = machine.deadline(image).filter(|next| *next <= to) {
+            now = next.max(now);
+            seen.extend(machine.due(image, now).into_iter().map(|action| (now, action)));
+            if !seen.is_empty() {
+                break;
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn a_new_controller_looks_for_everybody_at_once_and_fences_the_dead() {
+        let image = image(&[(0, 1, false), (1, 2, false), (2, 3, false), (3, 4, true)]);
+        let mut machine = Machine::new(BrokerId(0), SESSION, &image, ms(0));
+        let probes = [Action::Probe(life(1, 2)), Action::Probe(life(2, 3))];
+        assert_eq!(machine.due(&image, ms(0)), probes, "not for itself, nor for those fenced already");
+        assert_eq!(machine.due(&image, ms(1)), [], "once");
+        machine.probed(life(1, 2), Found::Nobody);
+        machine.probed(life(2, 3), Found::Perhaps);
+        assert_eq!(machine.due(&image, ms(2)), [Action::Fence { life: life(1, 2), dead: true }]);
+    }
+
+    #[test]
+    fn silence_fences_after_a_whole_session_and_a_word_begins_another() {
+        let image = image(&[(0, 1, false), (1, 2, false)]);
+        let mut machine = settled(&image);
+        assert_eq!(run(&mut machine, &image, ms(0), ms(2_000)), []);
+        assert_eq!(machine.heartbeat(&beat(life(1, 2)), &image, ms(2_000)), HeartbeatAnswer::Live);
+        let fenced = run(&mut machine, &image, ms(2_000), ms(9_000));
+        assert_eq!(fenced, [(ms(5_000), Action::Fence { life: life(1, 2), dead: false })]);
+    }
+
+    #[test]
+    fn a_controller_that_was_held_up_itself_blames_nobody() {
+        let image = image(&[(0, 1, false), (1, 2, false)]);
+        let mut machine = settled(&image);
+        assert_eq!(machine.due(&image, ms(8_000)), []);
+        let fenced = run(&mut machine, &image, ms(8_000), ms(20_000));
+        assert_eq!(fenced, [(ms(11_000), Action::Fence { life: life(1, 2), dead: false })]);
+    }
+
+    #[test]
+    fn a_dead_life_does_not_come_back_and_the_next_one_does() {
+        let before = image(&[(0, 1, false), (1, 2, false)]);
+        let mut machine = settled(&before);
+        machine.want_probe(BrokerId(1));
+        machine.due(&before, ms(10));
+        machine.probed(life(1, 2), Found::Nobody);
+        let fenced = image(&[(0, 1, false), (1, 2, true)]);
+        assert_eq!(machine.heartbeat(&beat(life(1, 2)), &fenced, ms(20)), HeartbeatAnswer::NotRegistered);
+        assert_eq!(machine.due(&fenced, ms(30)), []);
+        let again = image(&[(0, 1, false), (1, 9, true)]);
+        assert_eq!(machine.heartbeat(&beat(life(1, 2)), &again, ms(40)), HeartbeatAnswer::NotRegistered);
+        assert_eq!(machine.heartbeat(&beat(life(1, 9)), &again, ms(50)), HeartbeatAnswer::Fenced);
+        assert_eq!(machine.due(&again, ms(50)), [Action::Unfence(life(1, 9))]);
+    }
+
+    #[test]
+    fn a_broker_is_unfenced_when_it_is_ready_and_knows_of_its_registration() {
+        let image = image(&[(0, 1, false), (1, 9, true)]);
+        let mut machine = settled(&image);
+        let too_early =
+            [Heartbeat { ready: false, ..beat(life(1, 9)) }, Heartbeat { applied_version: 9, ..beat(life(1, 9)) }];
+        for beat in too_early {
+            assert_eq!(machine.heartbeat(&beat, &image, ms(10)), HeartbeatAnswer::Fenced);
+            assert_eq!(machine.due(&image, ms(10)), []);
+        }
+        machine.heartbeat(&beat(life(1, 9)), &image, ms(20));
+        assert_eq!(machine.due(&image, ms(20)), [Action::Unfence(life(1, 9))]);
+    }
+
+    #[test]
+    fn a_sign_of_death_during_a_probe_is_looked_into_afterwards() {
+        let image = image(&[(0, 1, false), (1, 2, false)]);
+        let mut machine = settled(&image);
+        machine.want_probe(BrokerId(1));
+        assert_eq!(machine.due(&image, ms(1)), [Action::Probe(life(1, 2))]);
+        machine.want_probe(BrokerId(1));
+        assert_eq!(machine.due(&image, ms(2)), []);
+        machine.probed(life(1, 2), Found::Perhaps);
+        assert_eq!(machine.due(&image, ms(3)), [Action::Probe(life(1, 2))]);
+    }
+
+    #[test]
+    fn a_broker_alone_waits_for_nothing() {
+        let image = image(&[(0, 1, false)]);
+        let mut machine = settled(&image);
+        machine.heartbeat(&beat(life(0, 1)), &image, ms(5));
+        assert_eq!((machine.due(&image, ms(60_000)), machine.deadline(&image)), (vec![], None));
+    }
+
+    #[test]
+    fn partitions_of_a_failed_disk_are_taken_from_their_broker() {
+        let image = image(&[(0, 1, false), (1, 2, false)]);
+        let mut machine = settled(&image);
+        let offline = vec![(TOPIC, PartitionIndex(0)), (TOPIC, PartitionIndex(5))];
+        machine.heartbeat(&Heartbeat { offline, ..beat(life(1, 2)) }, &image, ms(5));
+        let lost = vec![(TOPIC, PartitionIndex(0))];
+        assert_eq!(machine.due(&image, ms(5)), [Action::TakeOffline(life(1, 2), lost)]);
+    }
+}
