@@ -12,15 +12,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use forebay_broker_config::{BrokerConfig, ThreadsInForce};
-use forebay_broker_machines::metadata::{
-    BrokerLife, BrokerRegistration, CLUSTER_METADATA_TOPIC, Command, Endpoint, Reply,
-};
+use forebay_broker_machines::metadata::{BrokerLife, CLUSTER_METADATA_TOPIC, Command, Endpoint, Reply};
 use forebay_broker_storage::{LogDir, read_topic_id};
-use forebay_broker_wire::types::BrokerId;
+use forebay_broker_wire::types::{BrokerId, Uuid};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::controller::Sessions;
 use crate::coordinators::GroupCoordinator;
 use crate::handlers::init_producer_id::ProducerIds;
 use crate::io::append::{Appender, now_ms};
@@ -67,6 +66,12 @@ pub struct Broker {
     pub(crate) producer_ids: ProducerIds,
     pub(crate) groups: GroupCoordinator,
     pub(crate) replication: Replication,
+    /// Of all brokers, where this one is the controller.
+    pub(crate) sessions: Sessions,
+    /// Clients are served, and this broker is not about to stop.
+    pub(crate) ready: watch::Sender<bool>,
+    /// One life of the process.
+    pub(crate) incarnation: Uuid,
     pub(crate) shutdown: CancellationToken,
     pub(crate) alarm: PanicAlarm,
     pub(crate) started_at_ms: i64,
@@ -135,6 +140,9 @@ impl Broker {
             producer_ids: ProducerIds::default(),
             groups: GroupCoordinator::new(&config),
             replication: Replication::new(),
+            sessions: Sessions::new(BrokerId(config.broker_id), config.membership.session_timeout),
+            ready: watch::Sender::new(false),
+            incarnation: random_id(),
             shutdown,
             alarm,
             started_at_ms: now_ms(),
@@ -168,34 +176,18 @@ impl Broker {
         self.broker_epoch.load(Ordering::Acquire)
     }
 
-    /// Registers this life of the broker, as soon as there is a leader to do it.
-    pub(crate) async fn register(&self) -> anyhow::Result<()> {
-        let dirs = || self.partitions.dirs.iter().map(|dir| &dir.log_dir);
-        let registration = BrokerRegistration {
-            broker_id: self.id(),
-            cluster_id: self.cluster_id.to_string(),
-            rack: self.config.rack.clone(),
-            endpoints: self.reached.endpoints.clone(),
-            directories: dirs().map(|dir| dir.identity().directory_id).collect(),
-            incarnation: random_id(),
-            clean_shutdown: dirs().all(|dir| dir.was_clean()),
-        };
-        let reply = loop {
-            match self.metadata.submit(Command::RegisterBroker(registration.clone())).await {
-                Ok((reply, _)) => break reply,
-                Err(error @ SubmitError::NotDurable { .. }) => return Err(error.into()),
-                Err(error) => tracing::warn!(%error, "this broker is not registered yet"),
-            }
-        };
-        match reply {
-            Reply::Registered(Ok(broker_epoch)) => {
-                tracing::info!(broker = self.id().0, cluster = self.cluster_id(), epoch = broker_epoch, "registered");
-                self.broker_epoch.store(broker_epoch, Ordering::Release);
-                Ok(())
-            }
-            Reply::Registered(Err(error)) => Err(error).context("this broker could not be registered"),
-            other => anyhow::bail!("registering this broker was answered by {other:?}"),
-        }
+    pub(crate) fn set_broker_epoch(&self, broker_epoch: i64) {
+        self.broker_epoch.store(broker_epoch, Ordering::Release);
+    }
+
+    /// Where it is reached, by listener.
+    pub(crate) fn endpoints(&self) -> &[Endpoint] {
+        &self.reached.endpoints
+    }
+
+    /// Hears the version of each image that everything here follows.
+    pub(crate) fn followed(&self) -> watch::Receiver<i64> {
+        self.followed.subscribe()
     }
 
     /// Opens the partitions of the metadata image, recovering those that need it. Blocks.
@@ -260,14 +252,6 @@ impl Broker {
         self.metadata.ask_controller(&request, time_max).await
     }
 
-    /// Lets itself be relied on, now that its partitions are open.
-    pub(crate) async fn unfence(self: &Arc<Self>) -> anyhow::Result<()> {
-        match self.submit(Command::UnfenceBroker(self.life())).await? {
-            Reply::Broker(result) => Ok(result?),
-            other => anyhow::bail!("unfencing this broker was answered by {other:?}"),
-        }
-    }
-
     /// Follows again, to open what could not be opened.
     pub(crate) async fn follow_again(self: &Arc<Self>) {
         let broker = Arc::clone(self);
@@ -322,10 +306,18 @@ impl Controller for Broker {
                 ControllerReply::Quorum(self.metadata.quorum().status())
             }
             ControllerRequest::DescribeQuorum => self.metadata.not_controller(),
+            ControllerRequest::Heartbeat { heartbeat } => {
+                match self.sessions.heartbeat(&heartbeat, &self.metadata.image()) {
+                    Some(answer) => ControllerReply::Heartbeat { answer },
+                    None => self.metadata.not_controller(),
+                }
+            }
         }
     }
 
-    fn closed(&self, _caller: Caller) {}
+    fn closed(&self, caller: Caller) {
+        self.sessions.connection_closed(caller.voter.broker);
+    }
 }
 
 fn host_dirs(log_dirs: Vec<Arc<LogDir>>, metrics: &Metrics, alarm: &PanicAlarm) -> anyhow::Result<Vec<Arc<HostedDir>>> {

@@ -13,9 +13,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::{Broker, Reached};
+use crate::controller;
 use crate::follow;
 use crate::io::maintenance;
-use crate::metrics::http;
+use crate::metrics::{cluster, http};
 use crate::net::listener::{self, BoundListener};
 use crate::quorum::{self, Address};
 
@@ -51,7 +52,8 @@ pub async fn run(
         .with_context(|| format!("cannot listen on forebay.http.listener={}", config.http_listener))?;
     let http_address = http_listener.local_addr()?;
     let reached = reached(&config, &listeners, controller_listener.as_ref());
-    let broker = open(&config, reached, shutdown.clone()).await?;
+    let broker = open(&config, reached, CancellationToken::new()).await?;
+    let stop_in_order = tokio::spawn(controller::when_asked(Arc::clone(&broker), shutdown));
     let last_stop = CancellationToken::new();
     let http = tokio::spawn(http::serve(Arc::clone(&broker), http_listener, last_stop.clone()));
     if let Some(bound) = controller_listener {
@@ -60,7 +62,9 @@ pub async fn run(
         tokio::spawn(quorum::serve(quorum, Arc::clone(&broker), listener));
     }
     let served = serve(&broker, listeners, http_address, started).await;
+    broker.shutdown.cancel();
     let closed = close(&broker).await;
+    stop_in_order.await.context("stopping in order ended by a panic")?;
     last_stop.cancel();
     served.and(closed)?;
     anyhow::ensure!(!broker.alarm.has_rung(), "a thread panicked: see the log");
@@ -87,7 +91,10 @@ async fn serve(
     on_blocking_thread(broker, |broker| broker.follow()).await?;
     let follow_stop = CancellationToken::new();
     let follow = tokio::spawn(follow::run(Arc::clone(broker), follow_stop.clone()));
-    broker.unfence().await?;
+    let mut members = JoinSet::new();
+    members.spawn(controller::beat(Arc::clone(broker), follow_stop.clone()));
+    members.spawn(controller::lead(Arc::clone(broker), follow_stop.clone()));
+    members.spawn(cluster::count_changes(Arc::clone(broker), follow_stop.clone()));
     let kafka_address = listeners.first().context("listeners is empty: name at least one")?.address;
     let mut tasks = JoinSet::new();
     for bound in listeners {
@@ -96,12 +103,12 @@ async fn serve(
     }
     tasks.spawn(maintenance::run(Arc::clone(broker)));
     tasks.spawn(maintenance::compact(Arc::clone(broker)));
+    broker.be_relied_on().await?;
     broker.lifecycle.enter(BrokerState::Running);
     tracing::info!(%kafka_address, %http_address, "serving");
     started(Started { kafka_address, http_address });
 
     broker.shutdown.cancelled().await;
-    broker.lifecycle.enter(BrokerState::Stopping);
     // Joins that wait for other members would hold up the connections' last answers.
     broker.groups.stop().await;
     broker.replication.stop().await;
@@ -111,6 +118,7 @@ async fn serve(
         tasks.abort_all();
     }
     follow_stop.cancel();
+    while members.join_next().await.is_some() {}
     follow.await.context("following the metadata ended by a panic")
 }
 

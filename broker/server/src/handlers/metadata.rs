@@ -152,7 +152,6 @@ fn describe_partition(image: &MetadataImage, partition: &PartitionImage) -> Meta
         replica_nodes: partition.replicas.iter().map(|id| id.0).collect(),
         isr_nodes: partition.in_sync_replicas.iter().map(|id| id.0).collect(),
         offline_replicas: offline_replicas(image, partition),
-        ..MetadataResponsePartition::default()
     }
 }
 

@@ -49,6 +49,35 @@ pub(crate) const IN_FLIGHT_BYTES: Metric = metric(
     &[],
 );
 pub(crate) const PARTITIONS: Metric = metric("forebay_partitions", "Partitions open on this broker.", &[]);
+pub(crate) const UNDER_REPLICATED_PARTITIONS: Metric = metric(
+    "forebay_under_replicated_partitions",
+    "Partitions led by this broker that have fewer replicas in sync than they should have.",
+    &[],
+);
+pub(crate) const UNDER_MIN_ISR_PARTITIONS: Metric = metric(
+    "forebay_under_min_isr_partitions",
+    "Partitions led by this broker that refuse acks=all, because fewer than min.insync.replicas are in sync.",
+    &[],
+);
+pub(crate) const OFFLINE_PARTITIONS: Metric = metric(
+    "forebay_offline_partitions",
+    "Partitions that nobody leads; said by the active controller, 0 elsewhere.",
+    &[],
+);
+pub(crate) const ACTIVE_CONTROLLER: Metric =
+    metric("forebay_active_controller", "1 on the broker that is the controller.", &[]);
+pub(crate) const LEADER_ELECTIONS: Metric =
+    metric("forebay_leader_elections_total", "Elections that this broker won.", &[]);
+pub(crate) const ISR_SHRINKS: Metric = metric(
+    "forebay_isr_shrinks_total",
+    "Changes after which a partition led by this broker had fewer replicas in sync.",
+    &[],
+);
+pub(crate) const ISR_EXPANDS: Metric = metric(
+    "forebay_isr_expands_total",
+    "Changes after which a partition led by this broker had more replicas in sync.",
+    &[],
+);
 pub(crate) const LOG_DIR_BYTES: Metric = metric(
     "forebay_log_dir_bytes",
     "Bytes of a log directory: used by logs; free and total on its file system.",
@@ -140,6 +169,13 @@ pub const ALL: &[Metric] = &[
     CONNECTIONS_TOTAL,
     IN_FLIGHT_BYTES,
     PARTITIONS,
+    UNDER_REPLICATED_PARTITIONS,
+    UNDER_MIN_ISR_PARTITIONS,
+    OFFLINE_PARTITIONS,
+    ACTIVE_CONTROLLER,
+    LEADER_ELECTIONS,
+    ISR_SHRINKS,
+    ISR_EXPANDS,
     LOG_DIR_BYTES,
     LOG_DIR_POISONED,
     LOG_DIR_MISSING_LOGS,

@@ -9,6 +9,7 @@ use prometheus::core::Collector;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry};
 
 use super::catalog::{self, Metric};
+use super::cluster::ClusterCounters;
 
 /// From a quarter of a millisecond, where an append ends, to ten seconds, beyond every usual long poll.
 const DURATION_BUCKETS_SECONDS: &[f64] =
@@ -21,6 +22,7 @@ pub(crate) struct Metrics {
     pub(crate) registry: Registry,
     pub(crate) connections_total: IntCounter,
     pub(crate) requests: Requests,
+    pub(crate) cluster: ClusterCounters,
     topics: TopicVecs,
     flush_duration: HistogramVec,
 }
@@ -29,8 +31,9 @@ impl Metrics {
     pub(crate) fn new() -> prometheus::Result<Self> {
         let registry = Registry::new();
         Ok(Self {
-            connections_total: register(&registry, IntCounter::with_opts(opts(catalog::CONNECTIONS_TOTAL))?)?,
+            connections_total: counter(&registry, catalog::CONNECTIONS_TOTAL)?,
             requests: Requests::new(&registry)?,
+            cluster: ClusterCounters::new(&registry)?,
             topics: TopicVecs {
                 bytes_in: counters(&registry, catalog::TOPIC_BYTES_IN)?,
                 bytes_out: counters(&registry, catalog::TOPIC_BYTES_OUT)?,
@@ -123,6 +126,11 @@ fn opts(metric: Metric) -> Opts {
 fn register<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -> prometheus::Result<C> {
     registry.register(Box::new(collector.clone()))?;
     Ok(collector)
+}
+
+/// One without labels.
+pub(super) fn counter(registry: &Registry, metric: Metric) -> prometheus::Result<IntCounter> {
+    register(registry, IntCounter::with_opts(opts(metric))?)
 }
 
 fn counters(registry: &Registry, metric: Metric) -> prometheus::Result<IntCounterVec> {

@@ -1,6 +1,7 @@
 //! What the broker says about itself to Prometheus, and the HTTP server that says it.
 
 pub mod catalog;
+pub(crate) mod cluster;
 pub(crate) mod counters;
 mod groups;
 pub(crate) mod http;

@@ -10,6 +10,7 @@ use prometheus::core::Collector;
 use prometheus::{CounterVec, GaugeVec, Opts, Registry, TextEncoder};
 
 use super::catalog::{self, Metric};
+use super::cluster::of_cluster;
 use super::groups::of_groups;
 use super::process::{self, as_float};
 use super::quorum::of_quorum;
@@ -22,6 +23,7 @@ pub(crate) fn text(broker: &Broker, groups: &[GroupSummary]) -> prometheus::Resu
     let mut snapshot = Snapshot::default();
     of_broker(broker, &mut snapshot)?;
     of_quorum(broker, &mut snapshot)?;
+    of_cluster(broker, &mut snapshot)?;
     of_log_dirs(broker, &mut snapshot)?;
     of_groups(broker, groups, &mut snapshot)?;
     of_partitions(broker, &mut snapshot)?;

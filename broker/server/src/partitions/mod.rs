@@ -268,7 +268,6 @@ impl PartitionTable {
     }
 
     /// Replicas that this broker should have and cannot serve: not opened, or on a directory that has failed or is missing.
-    #[expect(dead_code, reason = "for the controller, which is to move leaders away")]
     pub(crate) fn on_failed_dirs(&self) -> Vec<Key> {
         let mut keys = {
             let following = self.following.lock();

@@ -72,7 +72,6 @@ pub(crate) struct OwnChannel {
     link: Option<Link>,
 }
 
-#[expect(dead_code, reason = "the broker's heartbeats use it")]
 impl OwnChannel {
     pub(crate) fn new(quorum: Arc<Quorum>) -> Self {
         Self { quorum, link: None }

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::link::LinkError;
 use super::log_store::{LogStore, QuorumLogError};
 use super::network::Network;
 use super::peers::Peers;
@@ -261,6 +262,12 @@ impl Quorum {
 
     fn stopped(&self, fatal: &Fatal<Types>) -> ProposeError {
         ProposeError::Stopped(fatal.to_string())
+    }
+
+    /// Whether nobody listens where a broker is said to be: its process is gone.
+    pub(crate) async fn nobody_listens(&self, broker: BrokerId, known: &Address) -> bool {
+        let address = self.peers.address_of(broker, known);
+        matches!(self.peers.dial(&address).await, Err(LinkError::NobodyThere { .. }))
     }
 
     /// Stops taking part. A leader hands over first, if there is somebody.

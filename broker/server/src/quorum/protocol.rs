@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::status::QuorumStatus;
 use super::types::{Address, SnapshotMeta, Types, Vote, VoterId};
+use crate::controller::{Heartbeat, HeartbeatAnswer};
 
 /// Greetings and the quorum's own calls.
 pub(super) const QUORUM_API_KEY: i16 = 20001;
@@ -106,6 +107,8 @@ pub(crate) enum ControllerRequest {
     Submit { command: Command },
     /// Say who votes and how far each has come.
     DescribeQuorum,
+    /// A broker is there.
+    Heartbeat { heartbeat: Heartbeat },
 }
 
 /// The controller's answer.
@@ -116,6 +119,8 @@ pub(crate) enum ControllerReply {
     Submitted { reply: Reply, version: i64 },
     /// The quorum as it is.
     Quorum(QuorumStatus),
+    /// What the controller makes of a heartbeat.
+    Heartbeat { answer: HeartbeatAnswer },
     /// Somebody else is the controller, or nobody.
     NotController { controller: Option<i32> },
     /// It could not be done; whether it was done all the same is not known.

@@ -9,11 +9,11 @@ use forebay_broker_wire::messages::fetch::FetchRequest;
 use forebay_broker_wire::messages::{
     Request, alter_configs as alter, alter_partition_reassignments as reassign, create_partitions as grow,
     create_topics as create, delete_groups, delete_records as records, delete_topics as delete, describe_cluster,
-    describe_configs as configs, describe_groups, describe_log_dirs as log_dirs, describe_quorum, describe_topic_partitions as describe,
-    elect_leaders as elect, find_coordinator, heartbeat, incremental_alter_configs as incremental, init_producer_id,
-    join_group as join, leave_group, list_config_resources, list_groups, list_offsets, list_partition_reassignments,
-    metadata, offset_commit as commit, offset_delete, offset_fetch, offset_for_leader_epoch as epochs,
-    produce::ProduceRequest, sync_group, unregister_broker,
+    describe_configs as configs, describe_groups, describe_log_dirs as log_dirs, describe_quorum,
+    describe_topic_partitions as describe, elect_leaders as elect, find_coordinator, heartbeat,
+    incremental_alter_configs as incremental, init_producer_id, join_group as join, leave_group, list_config_resources,
+    list_groups, list_offsets, list_partition_reassignments, metadata, offset_commit as commit, offset_delete,
+    offset_fetch, offset_for_leader_epoch as epochs, produce::ProduceRequest, sync_group, unregister_broker,
 };
 use forebay_broker_wire::types::{ApiKey, Str, Uuid};
 

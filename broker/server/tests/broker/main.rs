@@ -26,7 +26,7 @@ mod metadata;
 mod offsets;
 mod operations;
 mod pipelining;
-mod replica_fetch;
 mod quorum;
+mod replica_fetch;
 mod restart;
 mod retention;

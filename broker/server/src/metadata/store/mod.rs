@@ -125,9 +125,9 @@ impl MetadataStore {
         let left = until.saturating_duration_since(Instant::now());
         match self.asker.ask(&request, left).await {
             Ok(ControllerReply::Submitted { reply, version }) => Ok((reply, version)),
-            Ok(ControllerReply::NotController { .. } | ControllerReply::Quorum(_)) => {
-                Err(Attempt::Again("its leader changes".to_owned()))
-            }
+            Ok(
+                ControllerReply::NotController { .. } | ControllerReply::Quorum(_) | ControllerReply::Heartbeat { .. },
+            ) => Err(Attempt::Again("its leader changes".to_owned())),
             Ok(ControllerReply::Busy) => Err(Attempt::Over(SubmitError::Busy)),
             Ok(ControllerReply::Failed { message }) => Err(Attempt::Over(SubmitError::NotDurable { message })),
             Err(error) => Err(Attempt::Again(error.to_string())),
@@ -155,7 +155,6 @@ impl MetadataStore {
     }
 
     /// A connection of one's own to whoever is the controller.
-    #[expect(dead_code, reason = "the broker's heartbeats use it")]
     pub(crate) fn own_channel(&self) -> OwnChannel {
         OwnChannel::new(Arc::clone(&self.quorum))
     }

@@ -1,0 +1,83 @@
+//! A broker registers: at its start, and again when the controller has given its life up although the process goes on.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use forebay_broker_machines::metadata::{BrokerRegistration, Command, RegisterError, Reply};
+use tokio::time::sleep;
+
+use crate::broker::Broker;
+use crate::metadata::SubmitError;
+
+/// Waited before a registration that was refused is tried again.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+
+impl Broker {
+    /// Registers this life of the broker, as soon as there is a leader to do it.
+    pub(crate) async fn register(&self) -> anyhow::Result<()> {
+        let clean = self.partitions.dirs.iter().all(|dir| dir.log_dir.was_clean());
+        self.register_as(clean).await
+    }
+
+    /// The process goes on, and its logs are what they were.
+    pub(super) async fn register_again(&self) {
+        if let Err(error) = self.register_as(true).await {
+            tracing::error!("{error:#}");
+            sleep(TRY_AGAIN).await;
+        }
+    }
+
+    async fn register_as(&self, clean_shutdown: bool) -> anyhow::Result<()> {
+        let registration = BrokerRegistration {
+            broker_id: self.id(),
+            cluster_id: self.cluster_id().to_owned(),
+            rack: self.config.rack.clone(),
+            endpoints: self.endpoints().to_vec(),
+            directories: self.partitions.dirs.iter().map(|dir| dir.log_dir.identity().directory_id).collect(),
+            incarnation: self.incarnation,
+            clean_shutdown,
+        };
+        loop {
+            match self.metadata.submit(Command::RegisterBroker(registration.clone())).await {
+                Ok((Reply::Registered(Ok(broker_epoch)), _)) => {
+                    tracing::info!(
+                        broker = self.id().0,
+                        cluster = self.cluster_id(),
+                        epoch = broker_epoch,
+                        "registered"
+                    );
+                    self.set_broker_epoch(broker_epoch);
+                    return Ok(());
+                }
+                // Until the controller has found out that the process which had those disks is gone.
+                Ok((Reply::Registered(Err(error @ RegisterError::Duplicate { .. })), _)) => {
+                    tracing::warn!(%error, "this broker is not registered yet");
+                    sleep(TRY_AGAIN).await;
+                }
+                Ok((Reply::Registered(Err(error)), _)) => {
+                    return Err(error).context("this broker could not be registered");
+                }
+                Ok((other, _)) => anyhow::bail!("registering this broker was answered by {other:?}"),
+                Err(error @ SubmitError::NotDurable { .. }) => return Err(error.into()),
+                Err(error) => tracing::warn!(%error, "this broker is not registered yet"),
+            }
+        }
+    }
+
+    /// Says that it is ready, and waits until it can be relied on.
+    pub(crate) async fn be_relied_on(&self) -> anyhow::Result<()> {
+        self.ready.send_replace(true);
+        let mut versions = self.metadata.subscribe();
+        loop {
+            versions.mark_unchanged();
+            let image = self.metadata.image();
+            if image.broker(self.id()).is_some_and(|known| !known.fenced && known.epoch == self.broker_epoch()) {
+                return Ok(());
+            }
+            tokio::select! {
+                changed = versions.changed() => changed.context("the metadata ended")?,
+                () = self.shutdown.cancelled() => return Ok(()),
+            }
+        }
+    }
+}
