@@ -203,6 +203,11 @@ fn every_offered_version_of_the_admin_apis_is_answered() {
             partitions: vec![describe_quorum::RequestPartitionData { partition_index: 0 }],
         }],
     });
+}
+
+#[test]
+fn every_offered_version_of_the_cluster_apis_is_answered() {
+    let mut offered = start();
     offered.check(|_, _| {
         let topic = elect::TopicPartitions { topic: TOPIC.into(), partitions: vec![0] };
         elect::ElectLeadersRequest { topic_partitions: Some(vec![topic]), ..Default::default() }
@@ -224,7 +229,7 @@ fn every_offered_version_of_the_admin_apis_is_answered() {
     });
 }
 
-/// The three tests above name every API that is offered: a new one has to be added to them.
+/// The tests above name every API that is offered: a new one has to be added to them.
 #[test]
 fn no_offered_api_is_left_out() {
     let source = include_str!("every_version.rs");
