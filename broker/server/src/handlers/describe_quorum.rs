@@ -8,7 +8,7 @@ use forebay_broker_wire::messages::describe_quorum::{
     DescribeQuorumRequest, DescribeQuorumResponse, Listener, Node, ReplicaState, RequestTopicData,
     ResponsePartitionData, ResponseTopicData,
 };
-use forebay_broker_wire::types::ErrorCode;
+use forebay_broker_wire::types::{ErrorCode, Uuid};
 
 use super::request::RequestContext;
 use crate::broker::Broker;
@@ -32,7 +32,7 @@ pub(super) async fn handle(
         Ok(status) => describe(broker, context, &request.topics, &status),
         Err(message) => DescribeQuorumResponse {
             error_code: ErrorCode::NotLeaderOrFollower.code(),
-            error_message: Some(message.into()),
+            error_message: (context.api_version >= 2).then(|| message.into()),
             ..DescribeQuorumResponse::default()
         },
     }
@@ -50,7 +50,7 @@ fn describe(
             .partitions
             .iter()
             .map(|partition| match (&*topic.topic_name, partition.partition_index) {
-                (CLUSTER_METADATA_TOPIC, 0) => describe_partition(status, now_ms()),
+                (CLUSTER_METADATA_TOPIC, 0) => describe_partition(status, context.api_version, now_ms()),
                 (_, partition_index) => ResponsePartitionData {
                     partition_index,
                     error_code: ErrorCode::UnknownTopicOrPartition.code(),
@@ -76,13 +76,13 @@ fn describe(
     DescribeQuorumResponse { topics, nodes: nodes.collect(), ..DescribeQuorumResponse::default() }
 }
 
-fn describe_partition(status: &QuorumStatus, now_ms: i64) -> ResponsePartitionData {
+fn describe_partition(status: &QuorumStatus, version: i16, now_ms: i64) -> ResponsePartitionData {
     let replica = |member: &MemberStatus| {
         let heard_at_ms = if member.heard_ms_ago < 0 { -1 } else { now_ms - member.heard_ms_ago };
         let caught_up = member.log_end >= status.high_watermark;
         ReplicaState {
             replica_id: member.voter.broker.0,
-            replica_directory_id: member.voter.directory,
+            replica_directory_id: if version >= 2 { member.voter.directory } else { Uuid::ZERO },
             log_end_offset: member.log_end,
             last_fetch_timestamp: heard_at_ms,
             last_caught_up_timestamp: if caught_up { heard_at_ms } else { -1 },
