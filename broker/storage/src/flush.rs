@@ -217,7 +217,8 @@ impl PartitionLog {
     /// durable first. [`LogDir::write_checkpoints`] then makes the point itself durable.
     pub(crate) fn advance_recovery_point(&mut self, always: bool) -> Result<(), DiskError> {
         if self.bytes_since_recovery_point == 0 && self.log_dir.recovery_point(&self.name) == self.end {
-            return Ok(());
+            // The start's judgement of what is there counts on them.
+            return if always { self.save_unsaved_epochs() } else { Ok(()) };
         }
         if !always && self.bytes_since_recovery_point < RECOVERY_BYTES_MAX {
             return Ok(());

@@ -51,6 +51,11 @@ impl LeaderEpochs {
         self.entries.last().map(|(epoch, _)| *epoch)
     }
 
+    /// Where the oldest one begins.
+    pub(crate) fn first_start(&self) -> Option<Offset> {
+        self.entries.first().map(|(_, start)| *start)
+    }
+
     /// The epoch that wrote `offset`.
     pub(crate) fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
         let at = self.entries.partition_point(|(_, start)| *start <= offset);

@@ -43,7 +43,7 @@ pub use log_dir::{DiskFull, LogDir, OpenLogDirError, Poisoned};
 pub use names::LogName;
 pub use producer_state::SequenceError;
 pub use read::{FileSlice, LogOffsets, LogReader, ReadError, ReadSpec};
-pub use recovery::{Damaged, OpenLogError, RecoveryReport};
+pub use recovery::{Damaged, OpenLogError, RecoveryReport, StartBeyondEnd};
 pub use retention::MaintenanceReport;
 pub use timestamps::{FoundOffset, TimestampSpec};
 pub use topic_id::{TopicIdError, read as read_topic_id};

@@ -26,9 +26,9 @@ use crate::{
 const LOCK: &str = ".lock";
 const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 const CLEAN_SHUTDOWN_CONTENT: &[u8] = br#"{"version":0,"brokerEpoch":-1}"#;
-const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
+pub(crate) const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
 const CLEANER_OFFSETS: &str = "cleaner-offset-checkpoint";
-const LOG_STARTS: &str = "log-start-offset-checkpoint";
+pub(crate) const LOG_STARTS: &str = "log-start-offset-checkpoint";
 /// Free space is asked for again after so many appended bytes.
 const SPACE_CHECK_BYTES: u64 = 16 << 20;
 
@@ -91,6 +91,8 @@ pub struct LogDir {
     clean_to: Mutex<PartitionOffsets>,
     /// Logs that the checkpoints named at the start but that were not there.
     missing: Vec<LogName>,
+    /// Logs that were refused, or lack records that no crash can have taken.
+    inconsistent: Mutex<BTreeSet<LogName>>,
     /// Deleted logs' directories and when to remove them, in milliseconds.
     deleted: Mutex<Vec<(PathBuf, i64)>>,
     deletions_pending: AtomicBool,
@@ -133,6 +135,7 @@ impl LogDir {
             log_starts: Mutex::new(log_starts),
             clean_to: Mutex::new(clean_to),
             missing: Vec::new(),
+            inconsistent: Mutex::new(BTreeSet::new()),
             deleted: Mutex::new(Vec::new()),
             deletions_pending: AtomicBool::new(false),
             reserve_bytes: AtomicU64::new(reserve_bytes),
@@ -177,6 +180,20 @@ impl LogDir {
     /// Logs that its checkpoints named when it was opened but that were not there: deleted just before a crash, or lost.
     pub fn missing_logs(&self) -> &[LogName] {
         &self.missing
+    }
+
+    /// Logs that were refused when they were loaded, or lack records that no crash can have taken.
+    pub fn inconsistent_logs(&self) -> Vec<LogName> {
+        self.inconsistent.lock().iter().cloned().collect()
+    }
+
+    pub(crate) fn note_inconsistent(&self, name: &LogName, inconsistent: bool) {
+        let mut logs = self.inconsistent.lock();
+        if inconsistent {
+            logs.insert(name.clone());
+        } else {
+            logs.remove(name);
+        }
     }
 
     /// Bytes read and checked while loading logs, so far: progress for people who wait.
@@ -316,6 +333,7 @@ impl LogDir {
         self.log_starts.lock().remove(&name.key());
         self.recovery_points.lock().remove(&name.key());
         self.clean_to.lock().remove(&name.key());
+        self.note_inconsistent(name, false);
         self.deletions_pending.store(true, Relaxed);
         Ok(())
     }

@@ -57,6 +57,10 @@ impl PartitionLog {
             return Ok(log_start);
         }
         self.write(|log| {
+            if offset > log.flushed {
+                // A start must never find that a log ends before it begins.
+                log.active().log.sync()?;
+            }
             log.log_dir.set_log_start(&log.name, offset)?;
             log.shared.view.lock().log_start = offset;
             log.remove_segments_before_start(now_ms)?;

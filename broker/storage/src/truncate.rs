@@ -37,14 +37,17 @@ impl PartitionLog {
     pub fn truncate_fully_and_start_at(&mut self, offset: Offset, now_ms: i64) -> Result<Offset, LogError> {
         self.write(|log| {
             log.lower_mark(Offset(0))?;
-            log.lower_recovery_point(offset)?;
+            log.log_dir.set_recovery_point(&log.name, Offset(0));
+            log.log_dir.write_checkpoints()?;
             let old = log.shared.view.lock().segments.clone();
             for segment in old.iter().rev() {
                 log.discard(segment, now_ms)?;
             }
             log.remove_snapshots_after(Offset(-1))?;
-            let segment = Segment::create(log.log_dir.disk(), &log.dir, offset, None)?;
+            // Durably nothing there, then the start, then a log that begins there: it never ends before it begins.
+            log.log_dir.disk().sync_dir(&log.dir)?;
             log.log_dir.set_log_start(&log.name, offset)?;
+            let segment = Segment::create(log.log_dir.disk(), &log.dir, offset, None)?;
             log.producers = ProducerState::default();
             // No record is left that any epoch wrote.
             log.shared.epochs.lock().clear();
@@ -156,8 +159,13 @@ impl PartitionLog {
 
 /// Where the batch that holds `offset` starts, and the offset after the last record before it.
 fn cut_point(segment: &Segment, offset: Offset) -> Result<(u64, Offset), DiskError> {
-    let size = segment.size();
-    let Some(first) = segment.find(offset, size)? else { return Ok((size, offset)) };
-    // In a log without gaps this is the batch's base offset; with one, the offset asked for.
-    Ok((first.position, first.header.base_offset.min(offset)))
+    let limit = segment.find(offset, segment.size())?.map_or(segment.size(), |first| first.position);
+    // Not the offset asked for, when that lies in a gap: a start would find that the log ends earlier.
+    let hint = segment.offsets.last_where(|entry| u64::from(entry.position) < limit)?;
+    let mut batches = Scanner::headers(&segment.log, hint.map_or(0, |entry| u64::from(entry.position)), limit);
+    let mut end = segment.base_offset;
+    while let Some(batch) = batches.next_batch()? {
+        end = batch.header.next_offset();
+    }
+    Ok((limit, end))
 }

@@ -4,6 +4,7 @@ mod appending;
 mod compacting;
 mod faults;
 mod guarding;
+mod inconsistent;
 mod model;
 mod readers;
 mod recovering;

@@ -3,7 +3,13 @@
 //! Everything below the recovery point was made durable, with indexes and a producer snapshot, before the point was written: it is not read
 //! again. From there on every batch is checked; at the first that is not whole and right the log ends, and what stands behind is cut off.
 //! After a clean shutdown the point is the log's end, so the same steps read nothing. All of this can be interrupted and begun again.
-//! A guarded log is never cut below what is known to have been flushed: that would be damage, and what to do about it is not decided here.
+//!
+//! What must hold: the log is believed over the checkpoints. It is never cut below what is known to have been flushed (the mark of a guarded
+//! log; a recovery point with a producer snapshot that was written before it): that would be damage, and what to do about it is not decided
+//! here. Records missing between segments are told, not healed. Nothing is deleted because a checkpoint says so.
+
+mod errors;
+mod segments;
 
 use std::{
     path::{Path, PathBuf},
@@ -20,50 +26,17 @@ use crate::{
     flush_mark::FlushMark,
     leader_epochs::{self, LeaderEpochs},
     log::{Loaded, PartitionLog},
-    log_dir::LogDir,
-    names::{DELETED, LogName, parse_segment_file, segment_file},
+    log_dir::{LOG_STARTS, LogDir, RECOVERY_POINTS},
+    names::{DELETED, LogName, parse_segment_file},
     producer_state::{ProducerState, snapshot_name},
     read::View,
     scan::{LocatedBatch, Scanner, Step, next_whole_batch},
     segment::{INDEX, LOG, Segment, TIME_INDEX},
-    topic_id::{self, TopicIdError},
+    topic_id,
 };
 
-/// Why a log cannot be loaded.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenLogError {
-    /// The file system failed.
-    #[error(transparent)]
-    Disk(#[from] DiskError),
-    /// The directory holds another topic's records under this name.
-    #[error(transparent)]
-    TopicId(#[from] TopicIdError),
-    /// A guarded log would have to be cut below what was flushed.
-    #[error(transparent)]
-    Damaged(#[from] Damaged),
-}
-
-/// Something is wrong with a part of a log that had been flushed: no crash does that. Nothing was cut.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{path} is damaged at offset {offset}, byte {position}: {reason}; all below offset {flushed} had been on disk, so this is no torn write, \
-     and cutting it here would lose it{}; restore the log from a copy, or take its directory away if others have its records",
-    match whole_batch { Some(offset) => format!(" (a whole batch follows at offset {offset})"), None => String::new() }
-)]
-pub struct Damaged {
-    /// The segment, or the log's directory when segments are missing.
-    pub path: String,
-    /// Up to where the log is right.
-    pub offset: Offset,
-    /// Where in the file.
-    pub position: u64,
-    /// What is wrong.
-    pub reason: String,
-    /// Everything below had been flushed.
-    pub flushed: Offset,
-    /// Where the first whole batch behind the damage starts, if one was found.
-    pub whole_batch: Option<Offset>,
-}
+pub use errors::{Damaged, OpenLogError, StartBeyondEnd};
+use segments::{close_or_drop_indexes, end_of, indexes_fit, position_of, rebuild_indexes};
 
 /// What loading a log took.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,6 +51,19 @@ pub struct RecoveryReport {
     pub rebuilt_indexes: usize,
     /// A whole batch stood behind the point where the log was cut: a power cut tore several writes, or the disk damaged one.
     pub cut_whole_batch_at: Option<Offset>,
+    /// Offsets without records where there should be some, each from and up to. Nothing was cut for that.
+    pub missing: Vec<(Offset, Offset)>,
+    /// Index files without their log, after a clean stop.
+    pub orphaned_indexes: usize,
+    /// A recovery point beyond the log's end that nothing else speaks for; the log was believed.
+    pub unsupported_recovery_point: Option<Offset>,
+}
+
+impl RecoveryReport {
+    /// True when records may be missing that no crash can have taken.
+    pub fn is_inconsistent(&self) -> bool {
+        !self.missing.is_empty() || self.orphaned_indexes > 0 || self.unsupported_recovery_point.is_some()
+    }
 }
 
 impl PartitionLog {
@@ -119,8 +105,12 @@ impl PartitionLog {
         }
         let mut loader = Loader::new(log_dir, name, &dir, &config)?;
         loader.mark = if guarded { Some(FlushMark::load(disk, &dir)?) } else { None };
-        loader.recover()?;
-        let (loaded, report) = loader.finish(config)?;
+        let loaded = loader.recover().and_then(|()| loader.finish(config));
+        log_dir.note_inconsistent(
+            name,
+            loaded.as_ref().map_or_else(OpenLogError::needs_a_person, |(_, report)| report.is_inconsistent()),
+        );
+        let (loaded, report) = loaded?;
         log_dir.note_log(name);
         if report != RecoveryReport::default() {
             tracing::info!(log = %loaded.name, ?report, "log recovered");
@@ -137,7 +127,13 @@ struct Loader<'a> {
     index_interval_bytes: u32,
     segments: Vec<Arc<Segment>>,
     snapshots: Vec<Offset>,
+    /// Indexes whose log is not there.
+    orphans: Vec<PathBuf>,
     log_start: Offset,
+    /// Everything below had been flushed, as far as checkpoint and snapshots tell.
+    flushed: Offset,
+    /// Compaction leaves segments that end before the next begins.
+    may_have_gaps: bool,
     producers: ProducerState,
     epochs: LeaderEpochs,
     next_offset: Offset,
@@ -149,14 +145,10 @@ impl<'a> Loader<'a> {
     fn new(log_dir: &'a Arc<LogDir>, name: &'a LogName, dir: &Path, config: &LogConfig) -> Result<Self, OpenLogError> {
         let disk = log_dir.disk();
         swap::finish_interrupted(disk, dir)?;
-        let (mut bases, mut snapshots) = (Vec::new(), Vec::new());
-        for entry in disk.list(dir)? {
-            if entry.name.ends_with(DELETED) || entry.name.ends_with(".tmp") {
-                disk.remove_file(&dir.join(&entry.name))?;
-            }
-            bases.extend(parse_segment_file(&entry.name, LOG));
-            snapshots.extend(parse_segment_file(&entry.name, ".snapshot"));
-        }
+        let Found { bases, mut snapshots, orphans } = Found::list(disk, dir)?;
+        let point = log_dir.recovery_point(name);
+        // A snapshot is written, durably, before a point is; without one the point is only a number in a file.
+        let supported = bases.is_empty() || snapshots.iter().any(|snapshot| *snapshot >= point);
         let mut segments = Vec::with_capacity(bases.len());
         for base in bases {
             segments.push(Segment::open(disk, dir, base)?);
@@ -181,6 +173,9 @@ impl<'a> Loader<'a> {
             index_interval_bytes: config.index_interval_bytes,
             segments,
             snapshots,
+            orphans,
+            flushed: if supported { point } else { Offset(0) },
+            may_have_gaps: config.compact || log_dir.clean_to(name).is_some(),
             log_start: log_dir.log_start(name).unwrap_or(first).max(first),
             producers: ProducerState::default(),
             epochs,
@@ -191,21 +186,25 @@ impl<'a> Loader<'a> {
     }
 
     fn recover(&mut self) -> Result<(), OpenLogError> {
-        let Some(first) = self.segments.first() else { return Ok(()) };
-        let point = self.log_dir.recovery_point(self.name).max(first.base_offset);
+        let Some(first) = self.segments.first() else {
+            self.next_offset = self.log_start;
+            return Ok(());
+        };
+        let first = first.base_offset;
+        let point = self.log_dir.recovery_point(self.name).max(first);
         let mut at = self.segments.partition_point(|segment| segment.base_offset <= point) - 1;
-        for segment in &self.segments[..at] {
-            if !indexes_fit(self.disk, &self.dir, segment)? {
-                tracing::warn!(log = %self.name, base_offset = segment.base_offset.0, "index is missing or wrong, it is built again");
-                rebuild_indexes(self.disk, segment, self.index_interval_bytes)?;
-                self.report.rebuilt_indexes += 1;
-            }
+        // Retention notes the start that it leaves in the epochs; a crash may come between.
+        if let Some(start) = self.epochs.first_start().filter(|_| self.log_dir.was_clean()) {
+            self.note_missing(start, first)?;
+        }
+        for closed in 0..at {
+            self.check_closed(closed)?;
         }
         let segment = Arc::clone(&self.segments[at]);
         let usable = indexes_fit(self.disk, &self.dir, &segment)?;
-        let position = if usable { position_of(&segment, point)? } else { None };
+        let found = if usable { position_of(&segment, point)? } else { None };
         // What cannot be found is not trusted: the whole segment is checked.
-        let (mut position, point) = position.map_or((0, segment.base_offset), |position| (position, point));
+        let (mut position, point) = found.unwrap_or((0, segment.base_offset));
         self.report.rebuilt_indexes += usize::from(!usable && segment.size() > 0);
         self.load_producers(at, point)?;
         self.next_offset = point;
@@ -217,6 +216,36 @@ impl<'a> Loader<'a> {
             at += 1;
             position = 0;
         }
+        Ok(())
+    }
+
+    /// Looks at a segment below the recovery point: only its indexes and where it ends.
+    fn check_closed(&mut self, at: usize) -> Result<(), OpenLogError> {
+        let segment = Arc::clone(&self.segments[at]);
+        if !indexes_fit(self.disk, &self.dir, &segment)? {
+            tracing::warn!(log = %self.name, base_offset = segment.base_offset.0, "index is missing or wrong, it is built again");
+            rebuild_indexes(self.disk, &segment, self.index_interval_bytes)?;
+            self.report.rebuilt_indexes += 1;
+        }
+        let (size, end) = end_of(&segment)?;
+        if size < segment.size() {
+            segment.rescan_tail(size)?; // readers get whole batches; the file stays as it is
+        }
+        self.note_missing(end, self.segments[at + 1].base_offset)
+    }
+
+    /// Between two offsets there are no records, although there should be; a guarded log is refused for that.
+    fn note_missing(&mut self, from: Offset, to: Offset) -> Result<(), OpenLogError> {
+        if from >= to || self.may_have_gaps {
+            return Ok(());
+        }
+        if self.mark.is_some() {
+            let reason = format!("the next record is at offset {to}");
+            return Err(self.damaged(&self.dir, from, 0, &reason, to, None).into());
+        }
+        tracing::error!(log = %self.name, from = from.0, to = to.0,
+            "records are missing in the log: nobody removed them on purpose; the others are served, restore the segment from a copy to have them again");
+        self.report.missing.push((from, to));
         Ok(())
     }
 
@@ -253,6 +282,7 @@ impl<'a> Loader<'a> {
         if segment.base_offset < self.next_offset && position == 0 && file_size > 0 && at > 0 {
             return self.cut(&segment, 0, file_size, "the segment begins before the one before it ends");
         }
+        self.note_missing(self.next_offset, segment.base_offset)?;
         self.next_offset = self.next_offset.max(segment.base_offset);
         segment.truncate_indexes(position, self.next_offset)?;
         segment.rescan_tail(position)?;
@@ -317,19 +347,33 @@ impl<'a> Loader<'a> {
 
     /// Refuses to end the log here when more of it had been flushed.
     fn check_flushed(&self, path: &Path, position: u64, reason: &str, whole: Option<Offset>) -> Result<(), Damaged> {
-        let flushed = self.mark.as_ref().map_or(Offset(0), FlushMark::upto);
+        let flushed = self.mark.as_ref().map_or(self.flushed, |mark| mark.upto().max(self.flushed));
         if self.next_offset >= flushed {
             return Ok(());
         }
-        let path = path.display().to_string();
-        Err(Damaged {
-            path,
-            offset: self.next_offset,
-            position,
-            reason: reason.to_owned(),
-            flushed,
-            whole_batch: whole,
-        })
+        Err(self.damaged(path, self.next_offset, position, reason, flushed, whole))
+    }
+
+    fn damaged(
+        &self,
+        path: &Path,
+        offset: Offset,
+        position: u64,
+        reason: &str,
+        flushed: Offset,
+        whole_batch: Option<Offset>,
+    ) -> Damaged {
+        let mut remedy =
+            "restore the log from a copy, or take its directory away if others have its records".to_owned();
+        if self.mark.is_none() {
+            let LogName { topic, partition } = self.name;
+            let point = self.log_dir.recovery_point(self.name);
+            remedy += &format!(
+                "; to go on with what is left, take the line \"{topic} {partition} {point}\" out of {RECOVERY_POINTS} while the broker is stopped"
+            );
+        }
+        let (path, reason) = (path.display().to_string(), reason.to_owned());
+        Damaged { path, offset, position, reason, flushed, whole_batch, remedy }
     }
 
     fn remove_segments_after(&mut self, at: usize) -> Result<(), DiskError> {
@@ -344,11 +388,11 @@ impl<'a> Loader<'a> {
     fn finish(mut self, config: LogConfig) -> Result<(Loaded, RecoveryReport), OpenLogError> {
         self.check_flushed(&self.dir, 0, "the log ends before that", None)?;
         if self.next_offset < self.log_start {
-            // Records were deleted durably, and what came after them is lost.
-            let lost = std::mem::take(&mut self.segments);
-            lost.iter().flat_map(|segment| segment.files()).try_for_each(|path| self.disk.remove_file(&path))?;
-            self.producers = ProducerState::default();
+            let checkpoint = self.log_dir.path().join(LOG_STARTS).display().to_string();
+            let (log, log_start, end) = (self.name.clone(), self.log_start, self.next_offset);
+            return Err(StartBeyondEnd { log, checkpoint, log_start, end }.into());
         }
+        self.look_at_orphans()?;
         if self.segments.is_empty() {
             self.next_offset = self.log_start;
             self.segments.push(Segment::create(self.disk, &self.dir, self.log_start, None)?);
@@ -365,16 +409,12 @@ impl<'a> Loader<'a> {
                 result => result?,
             }
         }
+        self.check_recovery_point(end)?;
         if self.report != RecoveryReport::default() {
             // A killed process leaves its last writes to the page cache: from here on they count as flushed, so they must be.
             self.segments[self.segments.len() - 1].log.sync()?;
         }
         self.disk.sync_dir(&self.dir)?;
-        let point = self.log_dir.recovery_point(self.name);
-        if point > end {
-            self.log_dir.set_recovery_point(self.name, end);
-            self.log_dir.write_checkpoints()?;
-        }
         let loaded = Loaded {
             name: self.name.clone(),
             dir: self.dir,
@@ -389,65 +429,60 @@ impl<'a> Loader<'a> {
         };
         Ok((loaded, self.report))
     }
-}
 
-/// Where the first record at or after `offset` lies, or the segment's end; `None` when the batches before it cannot be walked.
-fn position_of(segment: &Segment, offset: Offset) -> Result<Option<u64>, DiskError> {
-    let relative = offset.0 - segment.base_offset.0;
-    let hint = segment.offsets.last_where(|entry| i64::from(entry.relative_offset) < relative)?;
-    let from = hint.map_or(0, |entry| u64::from(entry.position));
-    let mut batches = Scanner::headers(&segment.log, from, segment.size());
-    let mut next_offset = segment.base_offset;
-    loop {
-        let position = batches.position();
-        match batches.step()? {
-            // Torn just there: the checksum does not cover the base offset, so a batch may look whole but for that.
-            Step::Batch(batch) if batch.header.base_offset < next_offset => {
-                return Ok((next_offset >= offset).then_some(position));
+    /// A crash while a segment was removed leaves its indexes; nothing else does.
+    fn look_at_orphans(&mut self) -> Result<(), DiskError> {
+        for path in &self.orphans {
+            if self.log_dir.was_clean() {
+                tracing::error!(log = %self.name, index = %path.display(), "an index is there without its log: records are missing");
+                self.report.orphaned_indexes += 1;
+            } else {
+                self.disk.remove_file(path)?;
             }
-            Step::Batch(batch) if batch.header.base_offset >= offset => return Ok(Some(position)),
-            Step::Batch(batch) => next_offset = batch.header.next_offset(),
-            Step::End => return Ok(Some(position)),
-            Step::Invalid(_) => return Ok((next_offset >= offset).then_some(position)),
+        }
+        Ok(())
+    }
+
+    /// Takes back a recovery point that lies beyond the log's end.
+    fn check_recovery_point(&mut self, end: Offset) -> Result<(), DiskError> {
+        let point = self.log_dir.recovery_point(self.name);
+        if point <= end {
+            return Ok(());
+        }
+        tracing::error!(log = %self.name, recovery_point = point.0, end = end.0,
+            "the recovery point lies beyond the log's end and no producer snapshot speaks for it: it is not believed");
+        self.report.unsupported_recovery_point = Some(point);
+        self.log_dir.set_recovery_point(self.name, end);
+        match self.log_dir.write_checkpoints() {
+            Err(error) if error.is_shortage() => Ok(()), // it is written again from time to time
+            result => result,
         }
     }
 }
 
-/// True when both index files are there, whole, and the last offset entry points at the batch it names.
-fn indexes_fit(disk: &Disk, dir: &Path, segment: &Segment) -> Result<bool, DiskError> {
-    for (suffix, entry_bytes) in [(INDEX, 8), (TIME_INDEX, 12)] {
-        let Some(length) = disk.length(&dir.join(segment_file(segment.base_offset, suffix)))? else {
-            return Ok(segment.size() == 0);
-        };
-        if length % entry_bytes != 0 {
-            return Ok(false);
-        }
-    }
-    let Some(last) = segment.offsets.last() else { return Ok(true) };
-    let batch = Scanner::headers(&segment.log, u64::from(last.position), segment.size()).next_batch()?;
-    Ok(batch.is_some_and(|batch| batch.header.last_offset() == segment.absolute(last.relative_offset)))
+/// The files of a log that say something.
+#[derive(Default)]
+struct Found {
+    bases: Vec<Offset>,
+    snapshots: Vec<Offset>,
+    orphans: Vec<PathBuf>,
 }
 
-/// Builds both indexes from the log, which lies below the recovery point and is trusted.
-fn rebuild_indexes(disk: &Disk, segment: &Segment, interval_bytes: u32) -> Result<(), DiskError> {
-    let size = segment.size();
-    segment.truncate_indexes(0, segment.base_offset)?;
-    segment.rescan_tail(0)?;
-    let mut batches = Scanner::headers(&segment.log, 0, size);
-    while let Some(batch) = batches.next_batch()? {
-        segment.note(&batch, interval_bytes)?;
-    }
-    close_or_drop_indexes(disk, segment)
-}
-
-/// Closes a segment; without room for its indexes they are removed, since half ones would be believed at the next start.
-fn close_or_drop_indexes(disk: &Disk, segment: &Segment) -> Result<(), DiskError> {
-    match segment.close() {
-        Err(error) if error.is_shortage() => {
-            let [_, offsets, times] = segment.files();
-            disk.remove_file(&offsets)?;
-            disk.remove_file(&times)
+impl Found {
+    /// Lists a log's directory, without what waited for its removal.
+    fn list(disk: &Disk, dir: &Path) -> Result<Self, DiskError> {
+        let (mut found, mut indexes) = (Self::default(), Vec::new());
+        for entry in disk.list(dir)? {
+            if entry.name.ends_with(DELETED) || entry.name.ends_with(".tmp") {
+                disk.remove_file(&dir.join(&entry.name))?;
+            }
+            found.bases.extend(parse_segment_file(&entry.name, LOG));
+            found.snapshots.extend(parse_segment_file(&entry.name, ".snapshot"));
+            let index = [INDEX, TIME_INDEX].iter().find_map(|suffix| parse_segment_file(&entry.name, suffix));
+            indexes.extend(index.map(|base| (base, dir.join(&entry.name))));
         }
-        result => result,
+        indexes.retain(|(base, _)| !found.bases.contains(base));
+        found.orphans = indexes.into_iter().map(|(_, path)| path).collect();
+        Ok(found)
     }
 }
