@@ -26,6 +26,8 @@ use crate::{
     waiters::{FetchWaiter, Waiters, WatchGuard},
 };
 
+type LogResult = Result<Appended, forebay_broker_storage::AppendError>;
+
 /// What a partition is opened with.
 #[derive(Debug, Clone)]
 pub struct OpenPartition {
@@ -269,8 +271,26 @@ impl Partition {
     /// Appends many requests in one write; each is answered on its own, in order. An answer that says `flush_required` must not be
     /// acknowledged before [`Self::flush`], one for all in-sync replicas not before [`Self::when_committed`] says so.
     pub fn append(&self, requests: &[AppendRequest], now_ms: i64) -> Vec<Result<Appended, AppendError>> {
+        self.append_with(self.writer.lock(), requests, now_ms, PartitionLog::append)
+    }
+
+    /// As [`Self::append`], for a thread that must not wait, neither for who writes now nor for the disk: it answers as many of the first
+    /// requests as can be written at once, often all, sometimes none.
+    pub fn append_hot(&self, requests: &[AppendRequest], now_ms: i64) -> Vec<Result<Appended, AppendError>> {
+        match self.writer.try_lock() {
+            Some(log) => self.append_with(log, requests, now_ms, PartitionLog::append_hot),
+            None => Vec::new(),
+        }
+    }
+
+    fn append_with(
+        &self,
+        mut log: MutexGuard<'_, PartitionLog>,
+        requests: &[AppendRequest],
+        now_ms: i64,
+        append: impl FnOnce(&mut PartitionLog, &[AppendRequest], LeaderEpoch, i64) -> Vec<LogResult>,
+    ) -> Vec<Result<Appended, AppendError>> {
         // The role does not change while the writer is held.
-        let mut log = self.writer.lock();
         let leads = {
             let state = self.state.lock();
             let leads = state.check_open(&self.name).map_err(AppendError::from);
@@ -280,7 +300,7 @@ impl Partition {
             Ok(epoch) => epoch,
             Err(error) => return requests.iter().map(|_| Err(error.clone())).collect(),
         };
-        let results = log.append(requests, epoch, now_ms);
+        let results = append(&mut log, requests, epoch, now_ms);
         let bytes = results.iter().flatten().map(|appended| appended.bytes).sum();
         let mut wakeups = Wakeups::default();
         self.note_written(&log, bytes, now_ms, &mut wakeups);

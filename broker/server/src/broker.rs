@@ -25,6 +25,7 @@ use crate::handlers::init_producer_id::ProducerIds;
 use crate::io::append::{Appender, now_ms};
 use crate::io::busy::{BusyTime, nanos};
 use crate::io::flusher::Flusher;
+use crate::io::pace::Pace;
 use crate::io::stop_on_panic::PanicAlarm;
 use crate::io::warm::Warmer;
 use crate::lifecycle::Lifecycle;
@@ -117,8 +118,8 @@ impl Broker {
             .context("cannot open the metadata log")?;
         let located = claimed.locate_logs()?;
         let alarm = PanicAlarm::new(shutdown.clone());
-        let dirs = host_dirs(claimed.dirs, &metrics, &alarm)?;
         let threads = config.threads.in_force(cgroup::usable_cores());
+        let dirs = host_dirs(claimed.dirs, threads.network, &metrics, &alarm)?;
         Ok(Self {
             threads,
             limits: limits(&config),
@@ -320,11 +321,16 @@ impl Controller for Broker {
     }
 }
 
-fn host_dirs(log_dirs: Vec<Arc<LogDir>>, metrics: &Metrics, alarm: &PanicAlarm) -> anyhow::Result<Vec<Arc<HostedDir>>> {
+fn host_dirs(
+    log_dirs: Vec<Arc<LogDir>>,
+    network_threads: usize,
+    metrics: &Metrics,
+    alarm: &PanicAlarm,
+) -> anyhow::Result<Vec<Arc<HostedDir>>> {
     let host = |(number, log_dir): (usize, Arc<LogDir>)| {
         let flush_duration = metrics.flush_duration(&log_dir.path().display().to_string());
         let flusher = Flusher::start(number, alarm).context("cannot start a flusher thread")?;
-        Ok(Arc::new(HostedDir { log_dir, flusher, flush_duration }))
+        Ok(Arc::new(HostedDir { log_dir, flusher, flush_duration, pace: Pace::new(network_threads) }))
     };
     log_dirs.into_iter().enumerate().map(host).collect()
 }

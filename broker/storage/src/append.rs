@@ -111,6 +111,26 @@ enum Piece {
     Body(Bytes),
 }
 
+/// What an append may do besides writing behind the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Haste {
+    Patient,
+    Hot,
+}
+
+/// Why a request is not staged.
+enum Unstaged {
+    Refused(AppendError),
+    /// It needs more than a hot append may do.
+    WouldWait,
+}
+
+impl From<AppendError> for Unstaged {
+    fn from(error: AppendError) -> Self {
+        Self::Refused(error)
+    }
+}
+
 /// A request of which nothing is written yet.
 struct Staged {
     base_offset: Offset,
@@ -128,15 +148,43 @@ impl PartitionLog {
         leader_epoch: LeaderEpoch,
         now_ms: i64,
     ) -> Vec<Result<Appended, AppendError>> {
+        self.append_as(requests, leader_epoch, now_ms, Haste::Patient)
+    }
+
+    /// As [`Self::append`], for a thread that must not wait for the disk: it stops before the first request that wants more than a write
+    /// behind the end of the active segment, such as a new segment. That request and those behind it have no answer.
+    pub fn append_hot(
+        &mut self,
+        requests: &[AppendRequest],
+        leader_epoch: LeaderEpoch,
+        now_ms: i64,
+    ) -> Vec<Result<Appended, AppendError>> {
+        let known_epoch = self.shared.epochs.lock().latest() == Some(leader_epoch);
+        if known_epoch { self.append_as(requests, leader_epoch, now_ms, Haste::Hot) } else { Vec::new() }
+    }
+
+    fn append_as(
+        &mut self,
+        requests: &[AppendRequest],
+        leader_epoch: LeaderEpoch,
+        now_ms: i64,
+        haste: Haste,
+    ) -> Vec<Result<Appended, AppendError>> {
         let bytes = requests.iter().map(|request| request.records.len() as u64).sum();
         let client_space = self.log_dir.check_space(bytes);
         let mut results = Vec::with_capacity(requests.len());
         self.begin_group(0);
         for request in requests {
             let space = if request.origin == Origin::Client { client_space.clone() } else { Ok(()) };
-            let staged =
-                space.map_err(AppendError::from).and_then(|()| self.stage(request, leader_epoch, now_ms, &mut results));
-            results.push(staged);
+            let staged = match space {
+                Ok(()) => self.stage(request, leader_epoch, now_ms, haste, &mut results),
+                Err(full) => Err(Unstaged::Refused(full.into())),
+            };
+            match staged {
+                Ok(staged) => results.push(Ok(staged)),
+                Err(Unstaged::Refused(error)) => results.push(Err(error)),
+                Err(Unstaged::WouldWait) => break,
+            }
         }
         self.write_group(&mut results);
         results.into_iter().map(|result| result.map(|staged| self.answer(&staged, now_ms))).collect()
@@ -161,20 +209,25 @@ impl PartitionLog {
         request: &AppendRequest,
         leader_epoch: LeaderEpoch,
         now_ms: i64,
+        haste: Haste,
         results: &mut [Result<Staged, AppendError>],
-    ) -> Result<Staged, AppendError> {
-        self.log_dir.check_writable()?;
-        let batches = validate::check_all(&request.records, request.origin, &self.config, now_ms)?;
+    ) -> Result<Staged, Unstaged> {
+        self.log_dir.check_writable().map_err(AppendError::from)?;
+        let checked = validate::check_all(&request.records, request.origin, &self.config, now_ms);
+        let batches = checked.map_err(AppendError::from)?;
         if request.origin == Origin::Leader {
             self.check_next(&batches)?;
         } else if let Some(duplicate) = self.check_sequences(&batches)? {
             return Ok(duplicate);
         }
         if self.must_roll(&batches, request.records.len() as u64, now_ms) {
+            if haste == Haste::Hot {
+                return Err(Unstaged::WouldWait);
+            }
             self.write_group(results);
-            self.log_dir.check_writable()?;
+            self.log_dir.check_writable().map_err(AppendError::from)?;
             if let Err(error) = self.roll_now() {
-                return Err(self.refused(&error));
+                return Err(self.refused(&error).into());
             }
             self.begin_group(results.len());
         }

@@ -72,10 +72,10 @@ pub(crate) struct Finished {
 
 type Handling<'a> = Pin<Box<dyn Future<Output = Result<Answer, RequestError>> + Send + 'a>>;
 
-/// Hands the batches of a Produce to the disk threads; what is pending ends when they have answered.
-pub(crate) async fn begin_produce(broker: &Arc<Broker>, mut request: Request) -> Result<PendingProduce, RequestError> {
+/// Takes in a Produce, to be handed over with those that came with it (`produce::hand_over`).
+pub(crate) fn begin_produce(broker: &Arc<Broker>, mut request: Request) -> Result<PendingProduce, RequestError> {
     let body = decode(&request.context, &mut request.body)?;
-    Ok(produce::begin(broker, request.context, body).await)
+    Ok(produce::begin(broker, request.context, body))
 }
 
 /// Handles any other request to its end.

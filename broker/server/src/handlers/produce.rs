@@ -1,7 +1,7 @@
 //! Produce: hands each partition's batches to its disk thread, then answers for all of them together.
 //!
-//! What must hold: the batches of one connection reach a partition in the order they came (`begin` queues them before the
-//! next request is read); a partition that fails does not stop the others, and says why in words; with acks=0 an error
+//! What must hold: the batches of one connection reach a partition in the order they came (`hand_over` takes them in that
+//! order, and before any later ones); a partition that fails does not stop the others, and says why in words; with acks=0 an error
 //! ends the connection, which is the only way to tell such a client; with acks=all nothing is answered as written before
 //! all in-sync replicas have it (`commit.rs`), duplicates included, and nobody waits longer than the request says.
 
@@ -64,19 +64,22 @@ struct PendingPartition {
 }
 
 enum State {
+    /// Not handed over yet.
+    Ready(AppendRequest, LeaderEpoch),
     Waiting(PendingAppend, LeaderEpoch),
     Committing(Appended, Commit),
     Done(Appended),
     Failed(Failure),
 }
 
-pub(crate) async fn begin(broker: &Arc<Broker>, context: RequestContext, request: ProduceRequest) -> PendingProduce {
+/// Looks at a request; its batches go nowhere before [`hand_over`].
+pub(crate) fn begin(broker: &Arc<Broker>, context: RequestContext, request: ProduceRequest) -> PendingProduce {
     let mut topics = Vec::with_capacity(request.topic_data.len());
     for data in request.topic_data {
         let topic = check_request(request.acks).and_then(|()| find_topic(broker, &data.name, data.topic_id));
         let mut partitions = Vec::with_capacity(data.partition_data.len());
         for partition in data.partition_data {
-            partitions.push(begin_partition(broker, &context, &topic, request.acks, partition).await);
+            partitions.push(begin_partition(broker, &context, &topic, request.acks, partition));
         }
         topics.push(PendingTopic { name: data.name, id: data.topic_id, partitions });
     }
@@ -92,7 +95,7 @@ fn check_request(acks: i16) -> Result<(), Failure> {
     }
 }
 
-async fn begin_partition(
+fn begin_partition(
     broker: &Arc<Broker>,
     context: &RequestContext,
     topic: &Result<Topic, Failure>,
@@ -113,10 +116,65 @@ async fn begin_partition(
     match hosted {
         Ok(hosted) => {
             let epoch = hosted.partition.leader_epoch();
-            let pending = broker.appender.begin(&hosted, AppendRequest { records, origin: Origin::Client }).await;
-            PendingPartition { index, hosted: Some(hosted), state: State::Waiting(pending, epoch) }
+            let request = AppendRequest { records, origin: Origin::Client };
+            PendingPartition { index, hosted: Some(hosted), state: State::Ready(request, epoch) }
         }
         Err(failure) => PendingPartition { index, hosted: None, state: State::Failed(failure) },
+    }
+}
+
+/// Hands over what these requests, in their order, want to append: here and now what need not wait, the rest to the disk threads.
+pub(crate) async fn hand_over(broker: &Broker, requests: impl Iterator<Item = &mut PendingProduce>) {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for request in requests {
+        let all = request.acks == ALL_IN_SYNC;
+        for partition in request.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+            let PendingPartition { hosted: Some(hosted), state, .. } = partition else { continue };
+            let State::Ready(append, epoch) = state else { continue };
+            let place = Place { all, epoch: *epoch };
+            let append = append.clone();
+            match groups.iter_mut().find(|group| Arc::ptr_eq(group.hosted, hosted)) {
+                Some(group) => group.push(append, state, place),
+                None => groups.push(Group::new(hosted, append, state, place)),
+            }
+        }
+    }
+    for group in groups {
+        group.hand_over(broker).await;
+    }
+}
+
+/// What goes to one partition, in order, and whose it is.
+struct Group<'a> {
+    hosted: &'a Arc<Hosted>,
+    appends: Vec<AppendRequest>,
+    states: Vec<(&'a mut State, Place)>,
+}
+
+struct Place {
+    all: bool,
+    epoch: LeaderEpoch,
+}
+
+impl<'a> Group<'a> {
+    fn new(hosted: &'a Arc<Hosted>, append: AppendRequest, state: &'a mut State, place: Place) -> Self {
+        Self { hosted, appends: vec![append], states: vec![(state, place)] }
+    }
+
+    fn push(&mut self, append: AppendRequest, state: &'a mut State, place: Place) {
+        self.appends.push(append);
+        self.states.push((state, place));
+    }
+
+    async fn hand_over(self, broker: &Broker) {
+        let Self { hosted, appends, states } = self;
+        let mut written = broker.appender.append_hot(hosted, &appends).into_iter();
+        for (append, (state, Place { all, epoch })) in appends.into_iter().zip(states) {
+            *state = match written.next() {
+                Some(result) => written_state(Some(hosted), result, epoch, all),
+                None => State::Waiting(broker.appender.begin(hosted, append).await, epoch),
+            };
+        }
     }
 }
 
@@ -247,7 +305,7 @@ fn finish_partition(partition: PendingPartition) -> PartitionProduceResponse {
             };
         }
         State::Failed(failure) => failure,
-        State::Waiting(..) | State::Committing(..) => {
+        State::Ready(..) | State::Waiting(..) | State::Committing(..) => {
             Failure::new(ErrorCode::UnknownServerError, "answered before the append was")
         }
     };

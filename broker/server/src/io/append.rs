@@ -3,7 +3,8 @@
 //! What must hold: each partition belongs to one thread, so its batches are written in the order they were handed over;
 //! what waits for a partition goes down in one `Partition::append`; where the topic asks for it (`flush.messages`), one
 //! flush covers all of it before any of it is acknowledged; a job always gets an answer, also while stopping. Queues are
-//! bounded: a full one holds back the connections that fill it. What followers write goes by the same threads.
+//! bounded: a full one holds back the connections that fill it. What followers write goes by the same threads. An append
+//! that need not wait may be done by who brings it (`append_hot`), but never before one that is queued.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -17,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::busy::BusyTime;
 use super::recompress::recompress;
 use super::stop_on_panic::PanicAlarm;
-use crate::partitions::Hosted;
+use crate::partitions::{Hosted, Queued};
 
 /// Jobs that a thread takes off its queue at once; more would let the first of them wait for the last.
 const DRAIN_MAX: usize = 256;
@@ -36,7 +37,7 @@ pub(crate) enum WriteError {
 pub(crate) type WriteResult = Result<Appended, WriteError>;
 
 struct Append {
-    hosted: Arc<Hosted>,
+    place: Queued,
     request: AppendRequest,
     reply: oneshot::Sender<WriteResult>,
 }
@@ -80,7 +81,7 @@ impl Appender {
     /// Queues an append; appends handed over one after another to one partition are written in that order.
     pub(crate) async fn begin(&self, hosted: &Arc<Hosted>, request: AppendRequest) -> PendingAppend {
         let (reply, pending) = oneshot::channel();
-        let job = Job::Append(Append { hosted: Arc::clone(hosted), request, reply });
+        let job = Job::Append(Append { place: hosted.note_queued(), request, reply });
         if let Some(queue) = self.queues.get(hosted.number % self.queues.len()) {
             // A thread that has stopped drops the job, and with it the reply: the waiter learns that from `settle`.
             let _stopped = queue.send(job).await;
@@ -91,6 +92,20 @@ impl Appender {
     /// Appends and waits for the result.
     pub(crate) async fn append(&self, hosted: &Arc<Hosted>, request: AppendRequest) -> WriteResult {
         settle(self.begin(hosted, request).await.await)
+    }
+
+    /// Appends on this very thread, as many of the first requests as need not wait for the disk or for appends that came before; those
+    /// without an answer are for [`Self::begin`].
+    pub(crate) fn append_hot(&self, hosted: &Hosted, requests: &[AppendRequest]) -> Vec<WriteResult> {
+        if !hosted.may_append_hot() {
+            return Vec::new();
+        }
+        let append = || hosted.partition.append_hot(requests, now_ms());
+        let results = hosted.dir.pace.write_here(append).unwrap_or_default();
+        if results.iter().any(Result::is_ok) {
+            hosted.mark_dirty();
+        }
+        results.into_iter().map(|result| result.map_err(WriteError::from)).collect()
     }
 
     /// How many threads there are; a partition belongs to the one of its number modulo this.
@@ -158,28 +173,32 @@ struct Group {
     hosted: Arc<Hosted>,
     requests: Vec<AppendRequest>,
     replies: Vec<oneshot::Sender<WriteResult>>,
+    places: Vec<Queued>,
 }
 
 fn collect(groups: &mut Vec<Group>, append: Append) {
-    let Append { hosted, request, reply } = append;
-    match groups.iter_mut().find(|group| Arc::ptr_eq(&group.hosted, &hosted)) {
-        Some(group) => {
-            group.requests.push(request);
-            group.replies.push(reply);
-        }
-        None => groups.push(Group { hosted, requests: vec![request], replies: vec![reply] }),
-    }
+    let Append { place, request, reply } = append;
+    let at = groups.iter().position(|group| Arc::ptr_eq(&group.hosted, place.hosted())).unwrap_or_else(|| {
+        let hosted = Arc::clone(place.hosted());
+        groups.push(Group { hosted, requests: Vec::new(), replies: Vec::new(), places: Vec::new() });
+        groups.len() - 1
+    });
+    let group = &mut groups[at];
+    group.requests.push(request);
+    group.replies.push(reply);
+    group.places.push(place);
 }
 
 impl Group {
     fn write(self) {
-        let Self { hosted, mut requests, replies } = self;
+        let Self { hosted, mut requests, replies, places } = self;
         if let Some(wanted) = hosted.compression() {
             for request in requests.iter_mut().filter(|request| request.origin == Origin::Client) {
                 request.records = recompress(&request.records, wanted);
             }
         }
         let results = hosted.partition.append(&requests, now_ms());
+        drop(places);
         let flush_required = results.iter().flatten().any(|appended| appended.flush_required);
         let mut flush_error = None;
         if flush_required {

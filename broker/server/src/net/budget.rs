@@ -34,6 +34,12 @@ impl Charge {
         }
     }
 
+    /// Splits off up to `most` bytes of it for a frame of its own.
+    pub(crate) fn split(&mut self, most: usize) -> Self {
+        let permit = self.permit.as_mut().and_then(|permit| permit.split(permit.num_permits().min(most)));
+        Self { permit, beyond: None }
+    }
+
     fn add(&mut self, more: OwnedSemaphorePermit) {
         match &mut self.permit {
             Some(permit) => permit.merge(more),
@@ -61,6 +67,13 @@ impl ByteBudget {
             Ok(permit) = Arc::clone(&self.beyond).acquire_owned() => charge.beyond = Some(permit),
             // The semaphores are never closed.
             else => std::future::pending().await,
+        }
+    }
+
+    /// Charges `more` bytes if nobody has to wait for that.
+    pub(crate) fn try_extend(&self, charge: &mut Charge, more: u32) {
+        if let Ok(permit) = Arc::clone(&self.semaphore).try_acquire_many_owned(more) {
+            charge.add(permit);
         }
     }
 

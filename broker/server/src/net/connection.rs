@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep, timeout};
 use super::frame::{Frame, FrameError, FrameReader};
 use super::send::{Answer, Sender};
 use crate::broker::Broker;
-use crate::handlers::produce::PendingProduce;
+use crate::handlers::produce::{self, PendingProduce};
 use crate::handlers::request::{Request, RequestError};
 use crate::handlers::{self, Finished};
 
@@ -53,13 +53,15 @@ pub(crate) struct Connection {
     peer: Peer,
     reader: FrameReader,
     in_flight: VecDeque<(PendingProduce, Frame)>,
+    /// So many at the end of `in_flight` are not handed over yet.
+    gathered: usize,
 }
 
 impl Connection {
     pub(crate) fn new(broker: Arc<Broker>, stream: TcpStream, address: SocketAddr, listener: Arc<str>) -> Self {
         let reader = FrameReader::new(broker.limits.request_max_bytes, broker.budget.clone());
         let peer = Peer { host: address.ip().to_canonical().to_string().into(), listener, hurry: Arc::default() };
-        Self { broker, stream, peer, reader, in_flight: VecDeque::new() }
+        Self { broker, stream, peer, reader, in_flight: VecDeque::new(), gathered: 0 }
     }
 
     /// Serves until the connection ends. What ended it goes to the log at the level of its cause: clients come and go.
@@ -112,14 +114,40 @@ impl Connection {
         self.drain().await
     }
 
+    /// Takes in a frame and what has come with it: Produce requests that came together are written together, and answered together.
     async fn receive(&mut self, frame: Frame) -> Result<(), ConnectionError> {
-        let request = Request::parse(&self.peer, frame.bytes.clone())?;
-        if request.overlaps() {
-            let pending = handlers::begin_produce(&self.broker, request).await?;
-            self.in_flight.push_back((pending, frame));
-            return Ok(());
+        let received = self.receive_all(frame).await;
+        self.hand_over().await;
+        received
+    }
+
+    async fn receive_all(&mut self, frame: Frame) -> Result<(), ConnectionError> {
+        let mut next = Some(frame);
+        while let Some(frame) = next {
+            let request = Request::parse(&self.peer, frame.bytes.clone())?;
+            if request.overlaps() {
+                let pending = handlers::begin_produce(&self.broker, request)?;
+                self.in_flight.push_back((pending, frame));
+                self.gathered += 1;
+            } else {
+                self.hand_over().await;
+                self.drain().await?;
+                self.handle(request).await?;
+            }
+            let room = self.in_flight.len() < self.broker.limits.in_flight_max;
+            next = if room { self.reader.take()? } else { None };
         }
-        self.drain().await?;
+        Ok(())
+    }
+
+    async fn hand_over(&mut self) {
+        let handed_before = self.in_flight.len() - self.gathered;
+        let gathered = self.in_flight.iter_mut().skip(handed_before).map(|(pending, _)| pending);
+        produce::hand_over(&self.broker, gathered).await;
+        self.gathered = 0;
+    }
+
+    async fn handle(&mut self, request: Request) -> Result<(), ConnectionError> {
         let finished = if request.waits() && self.reader.is_empty() {
             // A long poll whose client has gone would hold its partitions' waiters for nothing.
             tokio::select! {

@@ -1,25 +1,32 @@
 //! Cuts the byte stream of a connection into frames: a four-byte size, then that many bytes.
 //!
 //! What must hold: a size outside `0..=socket.request.max.bytes` ends the connection before anything is allocated for it;
-//! bytes of a frame are read only once they are charged to the budget, and memory is taken as they come, not as they are
-//! announced; a frame of which nothing more comes ends the connection, so that its bytes are free again; `next` can be
+//! bytes of a frame are read only once they are charged to the budget, but for the first few, and memory is taken as they come,
+//! not as they are announced; a frame of which nothing more comes ends the connection, so that its bytes are free again; `next` can be
 //! cancelled between any two bytes without losing one. An idle connection holds no buffer.
 
 use std::io;
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use forebay_broker_wire::types::ApiKey;
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::budget::{ByteBudget, Charge};
+use super::buffers::{self, BUFFER_BYTES};
 
 const SIZE_BYTES: usize = 4;
-/// What one read asks for when the size of the coming frame is not known yet: several small requests fit.
+/// What one read asks for when nothing is known of what comes: several small requests fit.
 const READ_BYTES: usize = 8 * 1024;
 /// What a frame is charged at first, when it is longer; then as much again as has come.
 const FIRST_CHARGE_BYTES: usize = 64 * 1024;
+/// Above this, a buffer grows to the whole of a frame of which so much has come, but never by more than this at once.
+const GROWTH_BYTES_MAX: usize = 8 << 20;
+/// Requests up to this size get a buffer of their own, but for Produce.
+const COPIED_BYTES_MAX: usize = 64 * 1024;
+const PRODUCE_KEY: [u8; 2] = ApiKey::Produce.as_i16().to_be_bytes();
 /// How long a frame that has begun may stand still.
 const STALL_MAX: Duration = Duration::from_secs(30);
 
@@ -46,6 +53,10 @@ pub(crate) struct FrameReader {
     buffer: BytesMut,
     /// Size of the frame whose body is being read, and its charge so far.
     coming: Option<(usize, Charge)>,
+    /// What may be read behind the coming frame.
+    ahead: Charge,
+    /// What the next read should bring, as far as the last one tells.
+    expected_bytes: usize,
     max_bytes: u32,
     budget: ByteBudget,
     stall_max: Duration,
@@ -53,30 +64,44 @@ pub(crate) struct FrameReader {
 
 impl FrameReader {
     pub(crate) fn new(max_bytes: u32, budget: ByteBudget) -> Self {
-        Self { buffer: BytesMut::new(), coming: None, max_bytes, budget, stall_max: STALL_MAX }
+        Self {
+            buffer: BytesMut::new(),
+            coming: None,
+            ahead: Charge::default(),
+            expected_bytes: READ_BYTES,
+            max_bytes,
+            budget,
+            stall_max: STALL_MAX,
+        }
     }
 
     /// The next frame; `None` when the client closed between two frames. Safe to cancel.
     pub(crate) async fn next(&mut self, stream: &TcpStream) -> Result<Option<Frame>, FrameError> {
         loop {
-            if self.coming.is_none() && self.buffer.len() >= SIZE_BYTES {
-                let size = peek_size(&self.buffer, self.max_bytes)?;
-                self.buffer.advance(SIZE_BYTES);
-                self.coming = Some((usize::try_from(size).unwrap_or(usize::MAX), Charge::default()));
-            }
+            self.learn_size()?;
             self.charge().await;
-            let whole = |(size, charge): &mut (usize, Charge)| self.buffer.len() >= *size && charge.bytes() >= *size;
-            if let Some((size, charge)) = self.coming.take_if(whole) {
-                let bytes = self.buffer.split_to(size).freeze();
-                if self.buffer.is_empty() {
-                    self.buffer = BytesMut::new();
-                }
-                return Ok(Some(Frame { bytes, _charge: charge }));
+            if let Some(frame) = self.cut() {
+                return Ok(Some(frame));
             }
             if self.coming.as_ref().is_none_or(|(size, _)| self.buffer.len() < *size) && !self.fill(stream).await? {
                 return Ok(None);
             }
         }
+    }
+
+    /// The next frame, if it has come already and is charged.
+    pub(crate) fn take(&mut self) -> Result<Option<Frame>, FrameError> {
+        self.learn_size()?;
+        Ok(self.cut())
+    }
+
+    fn learn_size(&mut self) -> Result<(), FrameError> {
+        if self.coming.is_none() && self.buffer.len() >= SIZE_BYTES {
+            let size = usize::try_from(peek_size(&self.buffer, self.max_bytes)?).unwrap_or(usize::MAX);
+            self.buffer.advance(SIZE_BYTES);
+            self.coming = Some((size, self.ahead.split(size)));
+        }
+        Ok(())
     }
 
     /// Charges the next bytes of the coming frame, once those charged so far have come.
@@ -89,6 +114,21 @@ impl FrameReader {
         }
     }
 
+    fn cut(&mut self) -> Option<Frame> {
+        let whole = |(size, charge): &mut (usize, Charge)| self.buffer.len() >= *size && charge.bytes() >= *size;
+        let (size, charge) = self.coming.take_if(whole)?;
+        // What handlers keep of a request must not keep the buffer; batches are kept no longer than until they are written.
+        let copied = size <= COPIED_BYTES_MAX && !self.buffer.starts_with(&PRODUCE_KEY);
+        let bytes = if copied {
+            let bytes = Bytes::copy_from_slice(&self.buffer[..size]);
+            self.buffer.advance(size);
+            bytes
+        } else {
+            self.buffer.split_to(size).freeze()
+        };
+        Some(Frame { bytes, _charge: charge })
+    }
+
     /// Whether nothing of the next frame has been read yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.buffer.is_empty() && self.coming.is_none()
@@ -96,32 +136,74 @@ impl FrameReader {
 
     /// Reads once, of a frame what is charged. False at a clean end of the stream.
     async fn fill(&mut self, stream: &TcpStream) -> Result<bool, FrameError> {
-        let (missing, room) = match &self.coming {
-            Some((size, charge)) => {
-                (size - self.buffer.len(), charge.bytes().min(*size).saturating_sub(self.buffer.len()))
-            }
-            None => (SIZE_BYTES - self.buffer.len(), READ_BYTES),
-        };
         loop {
+            self.let_go();
             match &self.coming {
-                Some(_) => timeout(self.stall_max, stream.readable())
-                    .await
-                    .map_err(|_elapsed| FrameError::Stalled { missing, waited: self.stall_max })??,
+                Some((size, _)) => timeout(self.stall_max, stream.readable()).await.map_err(|_elapsed| {
+                    FrameError::Stalled { missing: size - self.buffer.len(), waited: self.stall_max }
+                })??,
                 None => stream.readable().await?,
             }
-            self.buffer.reserve(room);
+            let room = self.make_room();
             match stream.try_read_buf(&mut (&mut self.buffer).limit(room)) {
-                Ok(0) if self.buffer.is_empty() && self.coming.is_none() => return Ok(false),
-                Ok(0) => return Err(FrameError::Cut { missing }),
-                Ok(_) => return Ok(true),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if self.buffer.is_empty() {
-                        self.buffer = BytesMut::new();
-                    }
+                Ok(0) if self.is_empty() => return Ok(false),
+                Ok(0) => return Err(FrameError::Cut { missing: self.missing_bytes() }),
+                Ok(read) => {
+                    self.expected_bytes = (read * 2).clamp(READ_BYTES, BUFFER_BYTES);
+                    return Ok(true);
                 }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Holds no memory while nothing comes.
+    fn let_go(&mut self) {
+        if self.buffer.is_empty() && self.buffer.capacity() > 0 {
+            buffers::give(std::mem::take(&mut self.buffer));
+        }
+        if self.is_empty() {
+            self.ahead = Charge::default();
+        }
+    }
+
+    /// Makes room for what one read may bring, and says how much that is.
+    fn make_room(&mut self) -> usize {
+        let (come, expected) = (self.buffer.len(), self.expected_bytes);
+        let (room, wanted) = match &self.coming {
+            // Of a frame that is not wholly charged, nothing behind it.
+            Some((size, charge)) if charge.bytes() < *size => {
+                let room = charge.bytes().saturating_sub(come);
+                (room, if come >= FIRST_CHARGE_BYTES { (size - come).min(GROWTH_BYTES_MAX) } else { room })
+            }
+            Some((size, _)) => {
+                let room = size.saturating_sub(come) + self.read_ahead(expected);
+                (room, room)
+            }
+            None => {
+                let room = READ_BYTES + self.read_ahead(expected.saturating_sub(READ_BYTES));
+                (room, room)
+            }
+        };
+        if self.buffer.capacity() == 0 && room > READ_BYTES {
+            self.buffer = buffers::take();
+        }
+        self.buffer.reserve(wanted.max(room));
+        room
+    }
+
+    /// How far a read may go beyond what it must bring: only as far as the budget has bytes to spare.
+    fn read_ahead(&mut self, wanted: usize) -> usize {
+        if wanted > self.ahead.bytes() {
+            let more = u32::try_from(wanted - self.ahead.bytes()).unwrap_or(u32::MAX);
+            self.budget.try_extend(&mut self.ahead, more);
+        }
+        self.ahead.bytes()
+    }
+
+    fn missing_bytes(&self) -> usize {
+        self.coming.as_ref().map_or(SIZE_BYTES, |(size, _)| *size).saturating_sub(self.buffer.len())
     }
 }
 

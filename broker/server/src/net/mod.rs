@@ -4,6 +4,7 @@
 //! bounded over all connections; answers leave a connection in the order of its requests. Nothing here knows an API.
 
 pub(crate) mod budget;
+mod buffers;
 pub(crate) mod connection;
 pub(crate) mod frame;
 pub(crate) mod listener;

@@ -1,6 +1,6 @@
 //! An open partition with what the shell keeps beside it: its disk thread, its counters, whether it has to be flushed.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,12 @@ use prometheus::Histogram;
 
 use crate::io::append::now_ms;
 use crate::io::flusher::Flusher;
+use crate::io::pace::Pace;
 use crate::metadata::effective::{PartitionSettings, Throttled};
 use crate::metrics::TopicMetrics;
+
+/// Kafka's default for `flush.messages`, which is never.
+const NEVER_FLUSH_MESSAGES: u64 = i64::MAX as u64;
 
 /// One log directory with what serves it.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub(crate) struct HostedDir {
     pub(crate) log_dir: Arc<LogDir>,
     pub(crate) flusher: Flusher,
     pub(crate) flush_duration: Histogram,
+    /// Whether network threads may write to it.
+    pub(crate) pace: Pace,
 }
 
 #[derive(Debug)]
@@ -37,6 +43,8 @@ pub(crate) struct Hosted {
     pub(crate) dir: Arc<HostedDir>,
     in_force: ArcSwap<InForce>,
     dirty: AtomicBool,
+    /// Appends that are with the disk threads.
+    queued: AtomicUsize,
     this: Weak<Self>,
 }
 
@@ -44,6 +52,8 @@ pub(crate) struct Hosted {
 #[derive(Debug, Clone, Copy)]
 struct InForce {
     flush_ms: u64,
+    /// `flush.messages` is set: an append may have to wait for a flush.
+    counts_to_flush: bool,
     compression: Option<Compression>,
     min_insync_replicas: usize,
     throttled: Throttled,
@@ -54,6 +64,7 @@ impl InForce {
         let PartitionSettings { log, compression, min_insync_replicas, throttled, .. } = settings;
         Self {
             flush_ms: log.flush_ms,
+            counts_to_flush: log.flush_messages < NEVER_FLUSH_MESSAGES,
             compression: *compression,
             min_insync_replicas: *min_insync_replicas,
             throttled: *throttled,
@@ -89,6 +100,7 @@ impl Hosted {
             dir,
             in_force: ArcSwap::from_pointee(InForce::of(settings)),
             dirty: AtomicBool::new(false),
+            queued: AtomicUsize::new(0),
             this: Weak::clone(this),
         })
     }
@@ -116,6 +128,18 @@ impl Hosted {
     /// How batches are stored; none keeps them as they come.
     pub(crate) fn compression(&self) -> Option<Compression> {
         self.in_force.load().compression
+    }
+
+    /// Whether an append now would be a write and nothing else, and would overtake no other.
+    pub(crate) fn may_append_hot(&self) -> bool {
+        let in_force = self.in_force.load();
+        !in_force.counts_to_flush && in_force.compression.is_none() && self.queued.load(Ordering::Acquire) == 0
+    }
+
+    /// Notes an append that is handed to the disk threads, until the note is dropped.
+    pub(crate) fn note_queued(self: &Arc<Self>) -> Queued {
+        self.queued.fetch_add(1, Ordering::AcqRel);
+        Queued(Arc::clone(self))
     }
 
     /// `min.insync.replicas`.
@@ -155,5 +179,21 @@ impl Hosted {
     pub(crate) fn count_in(&self, appended: &Appended) {
         self.topic_metrics.bytes_in.inc_by(appended.bytes);
         self.topic_metrics.messages_in.inc_by(u64::from(appended.records));
+    }
+}
+
+/// An append on its way to the disk; dropped when it has been written, or never will be.
+#[derive(Debug)]
+pub(crate) struct Queued(Arc<Hosted>);
+
+impl Queued {
+    pub(crate) fn hosted(&self) -> &Arc<Hosted> {
+        &self.0
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        self.0.queued.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::changes::changes;
 use self::hosted::Place;
-pub(crate) use self::hosted::{Hosted, HostedDir};
+pub(crate) use self::hosted::{Hosted, HostedDir, Queued};
 use crate::io::append::now_ms;
 use crate::metadata::effective::{self, PartitionSettings};
 use crate::metrics::Metrics;
