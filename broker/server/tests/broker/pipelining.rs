@@ -36,3 +36,22 @@ fn other_requests_wait_for_the_produce_before_them() {
     assert_eq!(client.receive::<ApiVersionsRequest>(0).0, versions);
     assert_eq!(client.receive::<MetadataRequest>(9).0, metadata);
 }
+
+#[test]
+fn batches_keep_their_order_when_some_wait_for_a_new_segment_and_others_need_not() {
+    let broker = TestBroker::start_with(&["log.segment.bytes=1048576"]);
+    let mut client = broker.client();
+    client.create_topic("orders");
+    let filler = "x".repeat(40_000);
+    for number in 0..200 {
+        client.send(&produce("orders", 0, batch(&[&format!("{number} {filler}")]), 1), PRODUCE);
+    }
+    for number in 0..200 {
+        let (_, response) = client.receive::<ProduceRequest>(PRODUCE);
+        let answer = &response.responses[0].partition_responses[0];
+        assert_eq!((answer.error_code, answer.base_offset), (0, number));
+    }
+    let values = client.read_all("orders", 0).into_values();
+    let numbers: Vec<_> = values.map(|value| value.split_once(' ').unwrap().0.to_owned()).collect();
+    assert_eq!(numbers, (0..200).map(|number| number.to_string()).collect::<Vec<_>>());
+}

@@ -171,3 +171,18 @@ fn the_leaders_batches_keep_their_offsets_and_epochs() {
     assert_eq!(reader.end_offset_for_epoch(LeaderEpoch(3)), Some((LeaderEpoch(3), Offset(10))));
     assert_eq!(read_from(&log, Offset(5)).first().unwrap().0, 8, "a gap is stepped over");
 }
+
+#[test]
+fn a_hot_append_stops_where_it_would_have_to_wait_and_leaves_the_rest_to_a_patient_one() {
+    let dir = temp_dir();
+    let (mut log, _) = open(&log_dir(dir.path()), small());
+    let requests: Vec<_> = ["a", "b", "c"].iter().map(|value| client(batch(&[&value.repeat(350)]))).collect();
+    assert!(log.append_hot(&requests, LeaderEpoch(0), NOW_MS).is_empty(), "a new leader epoch has to be saved");
+    append(&mut log, batch(&["first"])).unwrap();
+    let answers = log.append_hot(&requests, LeaderEpoch(0), NOW_MS);
+    let offsets: Vec<_> = answers.into_iter().map(|answer| answer.unwrap().base_offset.0).collect();
+    assert_eq!(offsets, [1, 2], "the third needs a new segment");
+    assert_eq!(log.append(&requests[2..], LeaderEpoch(0), NOW_MS)[0].as_ref().unwrap().base_offset, Offset(3));
+    let firsts: Vec<_> = read_all(&log).into_iter().map(|(_, value)| value[..1].to_owned()).collect();
+    assert_eq!(firsts, ["f", "a", "b", "c"]);
+}
