@@ -8,13 +8,15 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::disk::Disk;
 use forebay_e2e_faults::network::{self, Peer};
 
 /// How long a clean stop may take: longer than a controlled shutdown may.
 const STOP_WITHIN: Duration = Duration::from_secs(60);
+/// A broker that ended by itself is started again after this.
+const RESTART_AFTER: Duration = Duration::from_secs(2);
 pub(crate) const KAFKA_PORT: u16 = 9092;
 const CONTROLLER_PORT: u16 = 9093;
 const HTTP_PORT: u16 = 9644;
@@ -32,6 +34,8 @@ pub(crate) struct Node {
     pub(crate) log: PathBuf,
     pub(crate) disk: Disk,
     child: Option<Child>,
+    /// When it ended by itself.
+    died_at: Option<Instant>,
 }
 
 impl Node {
@@ -43,7 +47,7 @@ impl Node {
         let config = folder.join("broker.properties");
         std::fs::write(&config, properties(id, brokers, &disk.log_dir(), extra))?;
         let log = folder.join("broker.log");
-        Ok(Self { id, program: program.to_path_buf(), config, log, disk, child: None })
+        Ok(Self { id, program: program.to_path_buf(), config, log, disk, child: None, died_at: None })
     }
 
     pub(crate) fn http(&self) -> String {
@@ -56,6 +60,7 @@ impl Node {
 
     /// Starts the process; it may not serve yet.
     pub(crate) fn start(&mut self) -> Result<()> {
+        self.died_at = None;
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
         let child = Command::new("nsenter")
             .arg(format!("--net={}", network::path(self.id)))
@@ -115,7 +120,17 @@ impl Node {
     pub(crate) fn died(&mut self) -> Option<String> {
         let status = self.child.as_mut()?.try_wait().ok()??;
         self.child = None;
+        self.died_at = Some(Instant::now());
         Some(format!("broker {} ended by itself with {status}: see {}", self.id, self.log.display()))
+    }
+
+    /// Whether it has ended by itself, long enough ago.
+    pub(crate) fn waits_for_restart(&mut self) -> bool {
+        let waits = self.died_at.is_some_and(|at| at.elapsed() >= RESTART_AFTER);
+        if waits {
+            self.died_at = None;
+        }
+        waits
     }
 
     /// Lines of its log that no broker should ever write.

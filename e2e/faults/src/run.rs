@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use forebay_broker_client::TopicPartition;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
 use crate::brokers::{Brokers, bootstrap};
 use crate::check::check;
 use crate::faults::{self, Held};
-use crate::ledger::{Ledger, Partition};
+use crate::ledger::{Ledger, Partition, Read};
 use crate::load::{self, LIBRDKAFKA, Load, Manner, OWN};
 use crate::nemesis::{Kind, Nemesis};
 use crate::report::{PartitionReport, Report};
@@ -107,7 +108,9 @@ async fn broken(
         notice_deaths(brokers, ledger);
         if Instant::now() >= next_at {
             next_at = Instant::now() + every;
-            let free: Vec<i32> = (0..brokers.count()).filter(|id| held.iter().all(|h| h.fault.broker != *id)).collect();
+            let is_free = |id: &i32| held.iter().all(|held| held.fault.broker != *id);
+            let running = brokers.nodes.iter().filter(|node| node.runs()).map(|node| node.id);
+            let free: Vec<i32> = running.filter(is_free).collect();
             // A cluster in which a broker has just lost its disk must not lose another.
             let calm = held.is_empty() && brokers.out_of_sync().await.is_ok_and(|behind| behind.is_empty());
             if let Some(fault) = nemesis.next(&free, calm) {
@@ -140,13 +143,16 @@ async fn end_what_is_over(brokers: &mut Brokers, ledger: &Ledger, held: &mut Vec
     Ok(())
 }
 
+/// A broker that ends by itself is a problem, each time; it is started again, as whoever runs it would do.
 fn notice_deaths(brokers: &mut Brokers, ledger: &Ledger) {
     for node in &mut brokers.nodes {
         if let Some(death) = node.died() {
             ledger.problem(death);
-            if let Err(error) = node.start() {
-                ledger.problem(format!("{error:#}"));
-            }
+        }
+        if node.waits_for_restart()
+            && let Err(error) = node.start()
+        {
+            ledger.problem(format!("{error:#}"));
         }
     }
 }
@@ -245,8 +251,13 @@ async fn finish(
     args: &Args,
     report: &mut Report,
 ) -> Result<()> {
-    let ends = readback::ends(brokers.client(), topics, args.partitions).await?;
-    let logs = readback::from_leaders(brokers.client(), &ends).await?;
+    let logs = match read_all(brokers, topics, args.partitions).await {
+        Ok(logs) => logs,
+        Err(error) => {
+            ledger.problem(format!("the logs can't be read: {error:#}"));
+            BTreeMap::new()
+        }
+    };
     notice_deaths(brokers, ledger);
     brokers.stop_all().await.into_iter().for_each(|problem| ledger.problem(problem));
     let log_dirs: Vec<_> = brokers.nodes.iter().map(|node| (node.id, node.disk.log_dir())).collect();
@@ -261,9 +272,14 @@ async fn finish(
     Ok(())
 }
 
+async fn read_all(brokers: &Brokers, topics: &[&str], partitions: u16) -> Result<BTreeMap<TopicPartition, Vec<Read>>> {
+    let ends = readback::ends(brokers.client(), topics, partitions).await?;
+    readback::from_leaders(brokers.client(), &ends).await
+}
+
 fn tell(
-    partitions: BTreeMap<forebay_broker_client::TopicPartition, Partition>,
-    logs: &BTreeMap<forebay_broker_client::TopicPartition, Vec<crate::ledger::Read>>,
+    partitions: BTreeMap<TopicPartition, Partition>,
+    logs: &BTreeMap<TopicPartition, Vec<Read>>,
     report: &mut Report,
 ) {
     for (tp, partition) in partitions {
