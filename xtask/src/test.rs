@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     step("Apache Kafka's tools", &mut compat("kafka-tools"))?;
     step("kill -9 while producing", compat("crash").args(["--kills", "5"]))?;
     xtask("a loss is found", &["faults", "--or-skip", "--brokers", "1", "--prove"])?;
-    xtask("one broker under faults", &["faults", "--or-skip", "--brokers", "1", "--minutes", "1"])?;
+    xtask("three brokers under faults", &["faults", "--or-skip", "--brokers", "3", "--minutes", "3"])?;
     xtask("real Kubernetes", &["e2e"])
 }
 
