@@ -3,7 +3,6 @@
 //! What must hold: a leader that only cannot be reached is not replaced here, but by openraft's election timeout; the voters do not all
 //! stand at the same moment.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::async_runtime::watch::WatchReceiver;
@@ -19,7 +18,7 @@ const STAGGER: Duration = Duration::from_millis(40);
 const ATTEMPTS: u32 = 5;
 
 /// Stands for election if the leader's process is gone.
-pub(super) async fn succeed(quorum: Arc<Quorum>, leader: VoterId) {
+pub(super) async fn succeed(quorum: &Quorum, leader: VoterId) {
     let (mut rank, vote) = {
         let metrics = quorum.raft.metrics();
         let metrics = metrics.borrow_watched();
@@ -30,7 +29,7 @@ pub(super) async fn succeed(quorum: Arc<Quorum>, leader: VoterId) {
         let Some(rank) = others.collect::<Vec<_>>().iter().position(|voter| *voter == quorum.own) else { return };
         (u32::try_from(rank).unwrap_or(u32::MAX), metrics.vote)
     };
-    if !is_gone(&quorum, leader).await {
+    if !is_gone(quorum, leader).await {
         return;
     }
     tracing::info!(

@@ -2,7 +2,7 @@
 //!
 //! What must hold: a broker alone elects itself at once and then has nothing that ticks; a leader that stops in order hands over first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -103,6 +103,10 @@ pub(crate) struct Quorum {
     tasks: Mutex<JoinSet<()>>,
     /// A log below this is never replaced by a snapshot.
     long_log_bytes: AtomicU64,
+    /// Leaders whose end is being looked into.
+    pub(super) mourned: Mutex<BTreeSet<VoterId>>,
+    /// Cancelled when this broker can take part no more, because its disk or its log failed.
+    pub(crate) failed: CancellationToken,
     /// Cancelled when other brokers' calls are answered no more.
     pub(super) closing: CancellationToken,
 }
@@ -139,6 +143,8 @@ impl Quorum {
             heard_at: Mutex::default(),
             tasks: Mutex::default(),
             long_log_bytes: AtomicU64::new(LONG_LOG_BYTES),
+            mourned: Mutex::default(),
+            failed: CancellationToken::new(),
             closing: CancellationToken::new(),
         });
         quorum.begin().await?;
@@ -222,7 +228,13 @@ impl Quorum {
 
     /// A connection on which the leader had called is gone: if nobody listens where it was, another is elected without waiting.
     pub(super) fn leader_hung_up(self: &Arc<Self>, leader: VoterId) {
-        self.spawn(failover::succeed(Arc::clone(self), leader));
+        if self.mourned.lock().insert(leader) {
+            let quorum = Arc::clone(self);
+            self.spawn(async move {
+                failover::succeed(&quorum, leader).await;
+                quorum.mourned.lock().remove(&leader);
+            });
+        }
     }
 
     #[cfg(test)]
@@ -351,6 +363,11 @@ async fn watch_leadership(quorum: Arc<Quorum>) {
         }
     }
     quorum.leadership.send_modify(|told| *told = Leadership { leader: None, here: false, ..*told });
+    if !quorum.closing.is_cancelled() {
+        let why = quorum.metrics().running_state.err().map(|fatal| fatal.to_string());
+        tracing::error!(why, "this broker can take part in the metadata quorum no more");
+        quorum.failed.cancel();
+    }
 }
 
 fn leadership_of(metrics: &RaftMetrics<Types>) -> Leadership {

@@ -72,7 +72,7 @@ impl StateMachine {
     }
 
     /// Takes in entries in order, then shows the image that they give.
-    fn take_in(&self, entries: &[Entry]) -> io::Result<Vec<Applied>> {
+    pub(super) fn take_in(&self, entries: &[Entry]) -> io::Result<Vec<Applied>> {
         let mut state = self.shared.state.lock();
         let mut next = state.clone();
         let applied = entries.iter().map(|entry| apply(&mut next, entry)).collect::<Result<Vec<_>, _>>();

@@ -19,6 +19,8 @@ use crate::quorum::{Change, ProposeError, Quorum};
 const WAITING_MAX: usize = 4096;
 /// Commands that are decided together.
 const TOGETHER_MAX: usize = 256;
+/// Records of one entry: commands beyond it wait for the next, as a very long entry would hold up every broker at once.
+const RECORDS_MAX: usize = 10_000;
 /// Decisions on the same commands: only another leader's entries can overtake one, and there are not many elections.
 const ATTEMPTS: usize = 8;
 
@@ -63,27 +65,33 @@ impl Decider {
 async fn run(quorum: Arc<Quorum>, config: Arc<BrokerConfig>, mut commands: mpsc::Receiver<Waiting>) {
     let mut together = Vec::new();
     while commands.recv_many(&mut together, TOGETHER_MAX).await > 0 {
-        let (asked, answers): (Vec<Command>, Vec<oneshot::Sender<Answer>>) =
+        let (mut asked, answers): (Vec<Command>, Vec<oneshot::Sender<Answer>>) =
             together.drain(..).map(|waiting| (waiting.command, waiting.answer)).unzip();
-        match decide_together(&quorum, &config, Arc::new(asked)).await {
-            Ok((replies, version)) => {
-                for (answer, reply) in answers.into_iter().zip(replies) {
-                    // Nobody waits any more.
-                    let _ = answer.send(Ok((reply, version)));
+        let mut answers = answers.into_iter();
+        while !asked.is_empty() {
+            let now = Arc::new(std::mem::take(&mut asked));
+            match decide_together(&quorum, &config, Arc::clone(&now)).await {
+                Ok((replies, version)) => {
+                    asked.extend(now.iter().skip(replies.len()).cloned());
+                    for (reply, answer) in replies.into_iter().zip(&mut answers) {
+                        // Perhaps nobody waits any more.
+                        let _ = answer.send(Ok((reply, version)));
+                    }
                 }
-            }
-            Err(error) => {
-                if let NotDecided::Failed(message) = &error {
-                    tracing::error!(%message, "metadata commands were not carried out");
-                }
-                for answer in answers {
-                    let _ = answer.send(Err(error.clone()));
+                Err(error) => {
+                    if let NotDecided::Failed(message) = &error {
+                        tracing::error!(%message, "metadata commands were not carried out");
+                    }
+                    for answer in &mut answers {
+                        let _ = answer.send(Err(error.clone()));
+                    }
                 }
             }
         }
     }
 }
 
+/// The replies to the first of the commands, at least to one, and the version that has what they say.
 async fn decide_together(
     quorum: &Arc<Quorum>,
     config: &Arc<BrokerConfig>,
@@ -122,6 +130,9 @@ fn decide_all(config: &BrokerConfig, image: &MetadataImage, commands: &[Command]
     let mut image = image.clone();
     let (mut records, mut replies) = (Vec::new(), Vec::with_capacity(commands.len()));
     for command in commands {
+        if records.len() >= RECORDS_MAX {
+            break;
+        }
         let (decided, reply) = decide_one(config, &image, command);
         for record in &decided {
             let fits = image.apply(record);

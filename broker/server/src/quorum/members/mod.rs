@@ -12,9 +12,9 @@ use forebay_broker_wire::types::BrokerId;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{ChangeMembers, RaftMetrics, ServerState};
 
-use super::node::Quorum;
-use super::protocol::{Leader, QuorumAnswer, QuorumRequest, Welcome};
-use super::types::{Address, Membership, Types, VoterId};
+use crate::quorum::node::Quorum;
+use crate::quorum::protocol::{Leader, QuorumAnswer, QuorumRequest, Welcome};
+use crate::quorum::types::{Address, Membership, Types, VoterId};
 
 /// Between two questions to the voters.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
@@ -219,3 +219,6 @@ fn change_of(
     let surplus = voters.iter().find(|voter| !wanted.contains(&voter.broker)).filter(|_| all_vote)?;
     Some((ChangeMembers::RemoveVoters(BTreeSet::from([*surplus])), true))
 }
+
+#[cfg(test)]
+mod tests;
