@@ -60,6 +60,7 @@ pub async fn run(
         let (listener, _name) = bound.listen(broker.limits.backlog)?;
         let quorum = Arc::clone(broker.metadata.quorum());
         tokio::spawn(quorum::serve(quorum, Arc::clone(&broker), listener));
+        tokio::spawn(stop_without_quorum(Arc::clone(&broker)));
     }
     let served = serve(&broker, listeners, http_address, started).await;
     broker.shutdown.cancel();
@@ -68,10 +69,21 @@ pub async fn run(
     last_stop.cancel();
     served.and(closed)?;
     anyhow::ensure!(!broker.alarm.has_rung(), "a thread panicked: see the log");
+    let left_out = broker.config.quorum.is_some() && broker.metadata.quorum().failed.is_cancelled();
+    anyhow::ensure!(!left_out, "this broker could take part in the metadata quorum no more: see the log");
     // A scraper that keeps its connection open is not waited for.
     match tokio::time::timeout(LAST_SCRAPE_WAIT, http).await {
         Ok(ended) => ended.context("the HTTP listener ended by a panic"),
         Err(_elapsed) => Ok(()),
+    }
+}
+
+/// A broker that hears of no change any more must not go on by what it knows: others lead what it leads. One that is alone goes on with
+/// what needs no change.
+async fn stop_without_quorum(broker: Arc<Broker>) {
+    tokio::select! {
+        () = broker.metadata.quorum().failed.cancelled() => broker.shutdown.cancel(),
+        () = broker.shutdown.cancelled() => {}
     }
 }
 

@@ -42,6 +42,10 @@ async fn readyz(State(broker): State<Arc<Broker>>) -> (StatusCode, String) {
     let state = broker.lifecycle.state();
     match state {
         BrokerState::Running => readiness_of_disks(&broker),
+        BrokerState::Starting if !broker.metadata.quorum().waiting_for().is_empty() => {
+            let what = broker.metadata.quorum().waiting_for();
+            (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: starting, waiting for {what}\n"))
+        }
         _ => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {}\n", broker.lifecycle.describe())),
     }
 }
