@@ -45,6 +45,10 @@ impl Topic {
                 let message = format!("this broker has no replica of partition {index} of topic '{name}'");
                 Failure::new(ErrorCode::NotLeaderOrFollower, message)
             }
+            Some(_) if !broker.partitions.has_followed(&broker.metadata.image()) => {
+                let message = format!("partition {index} of topic '{name}' is not open on this broker yet");
+                Failure::new(ErrorCode::NotLeaderOrFollower, message)
+            }
             Some(_) => {
                 let message = format!("partition {index} of topic '{name}' is not open on this broker");
                 Failure::new(ErrorCode::KafkaStorageError, message)

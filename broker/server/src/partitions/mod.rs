@@ -14,7 +14,7 @@ mod strays;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay_broker_config::{BrokerConfig, TopicConfig};
@@ -44,6 +44,8 @@ pub(crate) struct PartitionTable {
     open: RwLock<HashMap<Key, Arc<Hosted>>>,
     next_number: AtomicUsize,
     following: Mutex<Following>,
+    /// The version of the image that is followed.
+    followed_version: AtomicI64,
     shutdown: CancellationToken,
     /// A log was not opened because a stop came, or could not be closed: nothing may be said to be clean.
     incomplete: AtomicBool,
@@ -108,6 +110,7 @@ impl PartitionTable {
                 retry_at: Instant::now(),
                 opened_late: 0,
             }),
+            followed_version: AtomicI64::new(0),
             shutdown,
             incomplete: AtomicBool::new(false),
         }
@@ -193,6 +196,7 @@ impl PartitionTable {
             following.assigned_epoch = Some(broker_epoch);
         }
         following.image = Arc::clone(image);
+        self.followed_version.store(image.version(), Ordering::Release);
     }
 
     /// Partitions that are to be tried again now.
@@ -260,6 +264,11 @@ impl PartitionTable {
         let following = self.following.lock();
         let roles = (following.assigned_epoch, following.opened_late);
         Followed { image: Arc::clone(&following.image), roles }
+    }
+
+    /// Whether what that image says is done, or was tried.
+    pub(crate) fn has_followed(&self, image: &MetadataImage) -> bool {
+        self.followed_version.load(Ordering::Acquire) >= image.version()
     }
 
     /// Whether something waits to be opened.

@@ -170,6 +170,11 @@ impl BrokerProcess {
         http_get(self.http_address, path)
     }
 
+    /// All that it has said so far.
+    pub(crate) fn all_said(&self) -> Vec<String> {
+        self.log.lock().unwrap().clone()
+    }
+
     /// The first line of its log with these words in it, if it has been said.
     pub(crate) fn said(&self, words: &str) -> Option<String> {
         self.log.lock().unwrap().iter().find(|line| line.contains(words)).cloned()
@@ -300,7 +305,7 @@ impl Client {
         loop {
             let next = all.last_key_value().map_or(from, |(offset, _)| offset + 1);
             let data = self.fetch(topic, partition, next);
-            assert_eq!(data.error_code, 0);
+            assert_eq!(data.error_code, 0, "{topic}-{partition} at {next}, after {all:?}: {data:?}");
             let values = values(&data);
             if values.is_empty() {
                 return all;

@@ -28,5 +28,6 @@ mod operations;
 mod pipelining;
 mod quorum;
 mod replica_fetch;
+mod replicated;
 mod restart;
 mod retention;
