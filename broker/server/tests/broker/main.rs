@@ -22,6 +22,7 @@ mod group_offsets;
 mod idempotence;
 mod limits;
 mod long_poll;
+mod membership;
 mod metadata;
 mod offsets;
 mod operations;

@@ -14,10 +14,11 @@ const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Brokers in processes of their own; the first three vote.
-struct Cluster {
+pub(crate) struct Cluster {
     dir: TempDir,
     controller_ports: Vec<u16>,
-    brokers: Vec<Option<BrokerProcess>>,
+    pub(crate) brokers: Vec<Option<BrokerProcess>>,
+    extra: Vec<String>,
 }
 
 impl Cluster {
@@ -27,11 +28,16 @@ impl Cluster {
         let bound: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let controller_ports = bound.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
         let brokers = (0..count).map(|_| None).collect();
-        Self { dir: tempfile::tempdir().unwrap(), controller_ports, brokers }
+        Self { dir: tempfile::tempdir().unwrap(), controller_ports, brokers, extra: Vec::new() }
     }
 
     fn started(count: usize) -> Self {
+        Self::started_with(count, &[])
+    }
+
+    pub(crate) fn started_with(count: usize, settings: &[&str]) -> Self {
         let mut cluster = Self::of(count);
+        cluster.extra = settings.iter().map(|setting| (*setting).to_owned()).collect();
         cluster.start(&(0..count).collect::<Vec<_>>());
         cluster
     }
@@ -43,16 +49,17 @@ impl Cluster {
     fn settings(&self, id: usize) -> Vec<String> {
         let voters: Vec<String> =
             (0..3).map(|voter| format!("{voter}@127.0.0.1:{}", self.controller_ports[voter])).collect();
-        vec![
+        let own = [
             format!("node.id={id}"),
             format!("listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{}", self.controller_ports[id]),
             format!("controller.quorum.voters={}", voters.join(",")),
             format!("forebay.cluster.id={CLUSTER_ID}"),
-        ]
+        ];
+        own.into_iter().chain(self.extra.iter().cloned()).collect()
     }
 
     /// Starts brokers together, as none of them serves before a majority is there.
-    fn start(&mut self, ids: &[usize]) {
+    pub(crate) fn start(&mut self, ids: &[usize]) {
         let started: Vec<(usize, BrokerProcess)> = std::thread::scope(|scope| {
             let start = |id: &usize| {
                 let (id, path, settings) = (*id, self.path(*id), self.settings(*id));
@@ -66,15 +73,15 @@ impl Cluster {
         }
     }
 
-    fn broker(&self, id: usize) -> &BrokerProcess {
+    pub(crate) fn broker(&self, id: usize) -> &BrokerProcess {
         self.brokers[id].as_ref().unwrap()
     }
 
-    fn client(&self, id: usize) -> Client {
+    pub(crate) fn client(&self, id: usize) -> Client {
         self.broker(id).client()
     }
 
-    fn kill(&mut self, id: usize) {
+    pub(crate) fn kill(&mut self, id: usize) {
         self.brokers[id].take().unwrap().kill();
     }
 
@@ -83,7 +90,7 @@ impl Cluster {
     }
 
     /// Who leads the quorum, by its own word.
-    fn leader(&self) -> usize {
+    pub(crate) fn leader(&self) -> usize {
         eventually("somebody leads", || {
             let running = self.brokers.iter().enumerate().filter_map(|(id, broker)| Some((id, broker.as_ref()?)));
             running.into_iter().find(|(_, broker)| metric(broker, "forebay_quorum_leader") == 1).map(|(id, _)| id)
@@ -101,7 +108,7 @@ fn start_one(path: &Path, settings: &[String]) -> Result<BrokerProcess, Vec<Stri
     BrokerProcess::try_start(path, &settings)
 }
 
-fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = look() {
@@ -112,7 +119,7 @@ fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-fn metric(broker: &BrokerProcess, name: &str) -> i64 {
+pub(crate) fn metric(broker: &BrokerProcess, name: &str) -> i64 {
     let text = broker.http_get("/metrics");
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.map_or(-1, |value| value.trim().parse().unwrap())
