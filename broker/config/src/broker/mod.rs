@@ -171,7 +171,6 @@ pub struct ReplicaSettings {
     pub fetch_backoff_ms: u64,
     pub lag_time_max_ms: u64,
     pub socket_timeout_ms: u64,
-    pub high_watermark_checkpoint_interval_ms: u64,
 }
 
 impl BrokerConfig {
@@ -426,7 +425,6 @@ fn replica(r: &Reader<'_>) -> ReplicaSettings {
         fetch_backoff_ms: r.required("replica.fetch.backoff.ms"),
         lag_time_max_ms: r.required("replica.lag.time.max.ms"),
         socket_timeout_ms: r.required("replica.socket.timeout.ms"),
-        high_watermark_checkpoint_interval_ms: r.required("replica.high.watermark.checkpoint.interval.ms"),
     }
 }
 

@@ -16,8 +16,6 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition::broker("replica.selector.class", Kind::String, None, "Set, consumers are sent to an in-sync replica in their own `client.rack`; unset, they read from leaders.")
         .valid(Valid::OneOf(&["org.apache.kafka.common.replica.RackAwareReplicaSelector"])),
     Definition::broker("replica.socket.timeout.ms", Kind::Int, Some("10000"), "How long a follower waits for an answer before it dials again (Kafka: 30000).").at_least(1).ms(),
-    Definition::broker("replica.socket.receive.buffer.bytes", Kind::Int, Some("65536"), "SO_RCVBUF of a follower's connections; -1 leaves it to the system.").at_least(-1).bytes(),
-    Definition::broker("replica.high.watermark.checkpoint.interval.ms", Kind::Long, Some("5000"), "How often high watermarks are noted on disk.").at_least(1).ms(),
     Definition::broker("leader.replication.throttled.rate", Kind::Long, Some("9223372036854775807"), "Bytes a second that this broker sends to replicas that a topic's `leader.replication.throttled.replicas` names and that are not in sync.").at_least(0).bytes().cluster_wide(),
     Definition::broker("follower.replication.throttled.rate", Kind::Long, Some("9223372036854775807"), "Bytes a second that this broker fetches for replicas that a topic's `follower.replication.throttled.replicas` names and that are not in sync.").at_least(0).bytes().cluster_wide(),
     // Groups
