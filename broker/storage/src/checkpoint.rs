@@ -50,7 +50,8 @@ pub(crate) fn read_partition_offsets(disk: &Disk, path: &Path) -> Result<Partiti
 /// Replaces a file of `topic partition offset` lines.
 pub(crate) fn write_partition_offsets(disk: &Disk, path: &Path, offsets: &PartitionOffsets) -> Result<(), DiskError> {
     let lines = offsets.iter().map(|((topic, partition), offset)| format!("{topic} {partition} {}", offset.0));
-    write(disk, path, lines)
+    // One a directory: worth a spare, so that a full disk keeps nobody from deleting records.
+    disk.replace_by_turns(path, content(lines).as_bytes())
 }
 
 /// Reads a file of `epoch offset` lines; a missing file is empty.
@@ -63,7 +64,8 @@ pub(crate) fn read_epochs(disk: &Disk, path: &Path) -> Result<Vec<(LeaderEpoch, 
 
 /// Replaces a file of `epoch offset` lines.
 pub(crate) fn write_epochs(disk: &Disk, path: &Path, epochs: &[(LeaderEpoch, Offset)]) -> Result<(), DiskError> {
-    write(disk, path, epochs.iter().map(|(epoch, offset)| format!("{} {}", epoch.0, offset.0)))
+    let lines = epochs.iter().map(|(epoch, offset)| format!("{} {}", epoch.0, offset.0));
+    disk.replace(path, content(lines).as_bytes())
 }
 
 fn read<T>(
@@ -97,12 +99,12 @@ fn read<T>(
     Ok(entries)
 }
 
-fn write(disk: &Disk, path: &Path, lines: impl ExactSizeIterator<Item = String>) -> Result<(), DiskError> {
+fn content(lines: impl ExactSizeIterator<Item = String>) -> String {
     let mut content = format!("{VERSION}\n{}\n", lines.len());
     for line in lines {
         writeln!(content, "{line}").unwrap_or_default(); // writing to a String cannot fail
     }
-    disk.replace(path, content.as_bytes())
+    content
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{FallocateFlags, FlockOperation},
+    fs::{CWD, FallocateFlags, FlockOperation, RenameFlags},
     io::Errno,
 };
 
@@ -247,18 +247,37 @@ impl Disk {
 
     /// Replaces a small file so that a crash leaves the old or the new content, never a mixture; durable on return.
     pub fn replace(&self, path: &Path, content: &[u8]) -> Result<(), DiskError> {
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(".tmp");
-        let temporary = PathBuf::from(temporary);
+        let temporary = beside(path, ".tmp");
         let file = self.open_write(&temporary)?;
         file.set_len(0)?;
         file.write_all_at(&mut [IoSlice::new(content)], 0)?;
         file.sync()?;
         self.rename(&temporary, path)?;
-        match path.parent() {
-            Some(parent) => self.sync_dir(parent),
-            None => Ok(()),
+        path.parent().map_or(Ok(()), |parent| self.sync_dir(parent))
+    }
+
+    /// As [`Self::replace`], for small files that must be replaceable on a full disk too: the content before stays as `NAME.spare`, and its
+    /// blocks take the next one.
+    pub fn replace_by_turns(&self, path: &Path, content: &[u8]) -> Result<(), DiskError> {
+        let is_new = !self.exists(path);
+        if is_new {
+            self.replace(path, content)?;
         }
+        match self.replace_from_spare(path, content) {
+            Err(error) if is_new && error.is_shortage() => Ok(()),
+            result => result,
+        }
+    }
+
+    fn replace_from_spare(&self, path: &Path, content: &[u8]) -> Result<(), DiskError> {
+        let spare = beside(path, ".spare");
+        let file = self.open_write(&spare)?;
+        file.write_all_at(&mut [IoSlice::new(content)], 0)?;
+        file.set_len(content.len() as u64)?;
+        file.sync()?;
+        self.run(Operation::Rename { from: &spare, to: path }, |_| exchange(&spare, path))
+            .map_err(failed("rename", &spare))?;
+        path.parent().map_or(Ok(()), |parent| self.sync_dir(parent))
     }
 
     /// Size and free space of the file system that holds `path`.
@@ -367,6 +386,20 @@ impl DiskFile {
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
             Err(error) => Err(failed("reserve space for", &self.path)(error.into())),
         }
+    }
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// File systems that cannot exchange two files rename the first.
+fn exchange(from: &Path, to: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => std::fs::rename(from, to),
+        result => Ok(result?),
     }
 }
 

@@ -320,7 +320,13 @@ impl LogDir {
         let _one_at_a_time = self.writing_recovery_points.lock();
         // Copied, so that nobody who sets one waits for the disk.
         let recovery_points = self.recovery_points.lock().clone();
-        checkpoint::write_partition_offsets(&self.disk, &self.path.join(RECOVERY_POINTS), &recovery_points)
+        checkpoint::write_partition_offsets(&self.disk, &self.path.join(RECOVERY_POINTS), &recovery_points)?;
+        let log_starts = self.log_starts.lock();
+        // There early, so that records can be deleted when the disk is full.
+        if self.disk.exists(&self.path.join(LOG_STARTS)) {
+            return Ok(());
+        }
+        checkpoint::write_partition_offsets(&self.disk, &self.path.join(LOG_STARTS), &log_starts)
     }
 
     /// Takes a log that is not open out of service: its directory is renamed at once and removed at `remove_at_ms` (see

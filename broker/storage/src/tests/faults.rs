@@ -262,3 +262,25 @@ fn an_interrupted_truncation_leaves_the_logs_beginning() {
         assert!(!append(&mut log, idempotent(5, 0, next, &["next"])).unwrap().duplicate);
     }
 }
+
+#[test]
+fn records_can_be_deleted_when_no_block_is_left() {
+    let dir = temp_dir();
+    let faulty = FaultyDisk::new(dir.path()).unwrap();
+    let log_dir = log_dir_on(faulty.disk(), dir.path());
+    let (mut log, _) = open(&log_dir, small());
+    append_times(&mut log, 40, &batch(&["some twenty bytes or so"]));
+    log_dir.write_checkpoints().unwrap();
+    // A file that is empty gets no block.
+    faulty.inject(|operation| match operation {
+        Operation::Write { file, .. } if file.metadata().unwrap().len() == 0 => {
+            Verdict::Fail(io::ErrorKind::StorageFull.into())
+        }
+        _ => Verdict::Proceed,
+    });
+    for before in [10, 20, 30] {
+        assert_eq!(log.delete_records_before(Offset(before), NOW_MS).unwrap(), Offset(before));
+    }
+    drop((log, log_dir));
+    assert_eq!(open(&super::log_dir(dir.path()), small()).0.log_start(), Offset(30));
+}
