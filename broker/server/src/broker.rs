@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::controller::Sessions;
 use crate::coordinators::GroupCoordinator;
+use crate::handlers::fetch::sessions::Sessions as FetchSessions;
 use crate::handlers::init_producer_id::ProducerIds;
 use crate::io::append::{Appender, now_ms};
 use crate::io::busy::{BusyTime, nanos};
@@ -73,6 +74,7 @@ pub struct Broker {
     pub(crate) ready: watch::Sender<bool>,
     /// One life of the process.
     pub(crate) incarnation: Uuid,
+    pub(crate) fetch_sessions: FetchSessions,
     pub(crate) shutdown: CancellationToken,
     pub(crate) alarm: PanicAlarm,
     pub(crate) started_at_ms: i64,
@@ -144,6 +146,7 @@ impl Broker {
             sessions: Sessions::new(BrokerId(config.broker_id), config.membership.session_timeout),
             ready: watch::Sender::new(false),
             incarnation: random_id(),
+            fetch_sessions: FetchSessions::new(config.network.fetch_session_slots),
             shutdown,
             alarm,
             started_at_ms: now_ms(),

@@ -116,6 +116,8 @@ impl Threads {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NetworkSettings {
     pub queued_max_requests: usize,
+    /// `max.incremental.fetch.session.cache.slots`.
+    pub fetch_session_slots: usize,
     pub queued_max_request_bytes: u64,
     pub socket_request_max_bytes: u32,
     /// None leaves it to the system.
@@ -368,6 +370,7 @@ fn threads(r: &Reader<'_>) -> Threads {
 fn network(r: &Reader<'_>) -> NetworkSettings {
     NetworkSettings {
         queued_max_requests: r.required("queued.max.requests"),
+        fetch_session_slots: r.required("max.incremental.fetch.session.cache.slots"),
         queued_max_request_bytes: r.required("queued.max.request.bytes"),
         socket_request_max_bytes: r.required("socket.request.max.bytes"),
         socket_send_buffer_bytes: r.number("socket.send.buffer.bytes"),

@@ -38,6 +38,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition::broker("max.connections.per.ip", Kind::Int, Some(INT_MAX), "Connections from one address; further ones are closed at once.").at_least(0),
     Definition::broker("connections.max.idle.ms", Kind::Long, Some("600000"), "A connection without a request for so long is closed.").at_least(1).ms(),
     Definition::broker("fetch.max.bytes", Kind::Int, Some("57671680"), "The most one fetch response carries, whatever the request asks.").at_least(1024).bytes(),
+    Definition::broker("max.incremental.fetch.session.cache.slots", Kind::Int, Some("1000"), "Fetch sessions kept: clients in one send and get only what changed. Without a slot they fetch as ever.").at_least(0),
     Definition::broker("forebay.ulimit.nofile", Kind::Long, None, "Open files wanted; the broker raises its limit as far as it may and reports what it got.").at_least(1024),
     // Topics
     Definition::broker("auto.create.topics.enable", Kind::Boolean, Some("true"), "Whether asking for a topic that does not exist creates it."),

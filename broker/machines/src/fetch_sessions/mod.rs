@@ -80,6 +80,36 @@ enum Kind {
     GoesOn { id: i32, epoch: i32 },
 }
 
+impl<K, P> Asked<K, P> {
+    /// A request that goes on with no session and ends none: there is nothing to look up. Others are given back.
+    pub fn anew(self) -> Result<(Vec<(K, P)>, Ticket), Self> {
+        match self.epoch {
+            BEGINS | ENDS if self.session_id == NO_SESSION => {
+                let ticket = self.first_ticket();
+                Ok((self.partitions, ticket))
+            }
+            _ => Err(self),
+        }
+    }
+
+    fn first_ticket(&self) -> Ticket {
+        let Self { by_topic_id, of_replica, .. } = *self;
+        Ticket(if self.epoch == ENDS { Kind::Sessionless } else { Kind::Begins { by_topic_id, of_replica } })
+    }
+}
+
+impl Ticket {
+    /// Outside any session: everything is told.
+    pub fn is_outside(&self) -> bool {
+        self.0 == Kind::Sessionless
+    }
+
+    /// The session that goes on.
+    pub fn session_id(&self) -> Option<i32> {
+        if let Kind::GoesOn { id, .. } = self.0 { Some(id) } else { None }
+    }
+}
+
 /// What to answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
@@ -125,12 +155,12 @@ impl<K: Clone + Eq + Hash, P: Clone> FetchSessions<K, P> {
 
     /// Takes in a request: what is to be fetched, in this order.
     pub fn begin(&mut self, asked: Asked<K, P>, now_ms: i64) -> Result<(Vec<(K, P)>, Ticket), SessionError> {
-        let Asked { session_id: id, epoch, by_topic_id, of_replica, partitions, forgotten } = asked;
-        if epoch == BEGINS || epoch == ENDS {
-            self.sessions.remove(&id);
-            let kind = if epoch == ENDS { Kind::Sessionless } else { Kind::Begins { by_topic_id, of_replica } };
-            return Ok((partitions, Ticket(kind)));
+        if asked.epoch == BEGINS || asked.epoch == ENDS {
+            self.sessions.remove(&asked.session_id);
+            let ticket = asked.first_ticket();
+            return Ok((asked.partitions, ticket));
         }
+        let Asked { session_id: id, epoch, by_topic_id, partitions, forgotten, .. } = asked;
         let session = self.sessions.get_mut(&id).ok_or(SessionError::NotFound { id })?;
         if session.epoch != epoch {
             return Err(SessionError::Epoch { id, expected: session.epoch, found: epoch });

@@ -21,7 +21,7 @@ mod describe_quorum;
 mod describe_topic_partitions;
 mod elect_leaders;
 pub(crate) mod error_code;
-mod fetch;
+pub(crate) mod fetch;
 mod find_coordinator;
 mod heartbeat;
 mod incremental_alter_configs;

@@ -43,6 +43,9 @@ pub(crate) const REQUEST_ERRORS: Metric = metric(
 );
 pub(crate) const CONNECTIONS: Metric = metric("forebay_connections", "Open client connections.", &[]);
 pub(crate) const CONNECTIONS_TOTAL: Metric = metric("forebay_connections_total", "Client connections accepted.", &[]);
+pub(crate) const FETCH_SESSIONS: Metric = metric("forebay_fetch_sessions", "Fetch sessions open.", &[]);
+pub(crate) const FETCH_SESSION_EVICTIONS: Metric =
+    metric("forebay_fetch_session_evictions_total", "Fetch sessions that had to make room for others.", &[]);
 pub(crate) const IN_FLIGHT_BYTES: Metric = metric(
     "forebay_in_flight_bytes",
     "Bytes of requests received and not answered yet (bounded by queued.max.request.bytes).",
@@ -167,6 +170,8 @@ pub const ALL: &[Metric] = &[
     REQUEST_ERRORS,
     CONNECTIONS,
     CONNECTIONS_TOTAL,
+    FETCH_SESSIONS,
+    FETCH_SESSION_EVICTIONS,
     IN_FLIGHT_BYTES,
     PARTITIONS,
     UNDER_REPLICATED_PARTITIONS,

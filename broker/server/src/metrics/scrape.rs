@@ -67,6 +67,9 @@ fn of_broker(broker: &Broker, snapshot: &mut Snapshot) -> prometheus::Result<()>
     let count = |number: usize| as_float(u64::try_from(number).unwrap_or(u64::MAX));
     snapshot.set(catalog::BUILD_INFO, &[env!("CARGO_PKG_VERSION")], 1.0)?;
     snapshot.set(catalog::CONNECTIONS, &[], count(broker.admission.open()))?;
+    let (sessions, evicted) = broker.fetch_sessions.count();
+    snapshot.set(catalog::FETCH_SESSIONS, &[], count(sessions))?;
+    snapshot.count(catalog::FETCH_SESSION_EVICTIONS, as_float(evicted))?;
     snapshot.set(catalog::IN_FLIGHT_BYTES, &[], as_float(broker.budget.in_flight_bytes()))?;
     snapshot.set(catalog::PARTITIONS, &[], count(broker.partitions.count()))?;
     snapshot.set(catalog::THREAD_POOL_BUSY, &["network"], broker.network_busy_ratio())?;

@@ -102,3 +102,45 @@ fn a_log_that_has_vanished_is_told_loudly() {
     let data = root.join("data").display().to_string();
     assert!(broker.http_get("/metrics").contains(&format!("forebay_log_dir_missing_logs{{dir=\"{data}\"}} 1")));
 }
+#[test]
+fn a_start_without_one_disk_serves_the_rest_and_the_disk_comes_back_with_all_it_had() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let broker = start(root);
+    let client = &mut broker.client();
+    create(client, topic("orders", 4, &[]));
+    for partition in 0..4 {
+        assert_eq!(code(client, partition, "before"), ErrorCode::None);
+    }
+    let (good, bad) = (partitions_on(root, "data", 4), partitions_on(root, "second", 4));
+    assert!(broker.terminate());
+
+    // Its mount point is there, its disk is not.
+    std::fs::rename(root.join("second"), root.join("unmounted")).unwrap();
+    std::fs::create_dir(root.join("second")).unwrap();
+    let broker = start(root);
+    let client = &mut broker.client();
+    for partition in &good {
+        assert_eq!(code(client, *partition, "after"), ErrorCode::None);
+    }
+    for partition in &bad {
+        assert_eq!(code(client, *partition, "after"), ErrorCode::KafkaStorageError);
+        assert_eq!(client.fetch("orders", *partition, 0).error_code, ErrorCode::KafkaStorageError.code());
+    }
+    assert_eq!(create(client, topic("new", 2, &[])).error_code, 0);
+    assert_eq!(client.produce("new", 1, batch(&["x"]), -1).error_code, 0);
+    let said = broker.said("starting without a log dir").unwrap();
+    assert!(said.contains("is its disk mounted?"), "{said}");
+    assert!(broker.http_get("/readyz").contains("takes no writes: it held directory"));
+    assert!(broker.terminate());
+
+    std::fs::remove_dir(root.join("second")).unwrap();
+    std::fs::rename(root.join("unmounted"), root.join("second")).unwrap();
+    let broker = start(root);
+    let client = &mut broker.client();
+    for partition in 0..4 {
+        let expected = if good.contains(&partition) { 2 } else { 1 };
+        assert_eq!(client.read_all("orders", partition).len(), expected);
+        assert_eq!(code(client, partition, "again"), ErrorCode::None);
+    }
+}

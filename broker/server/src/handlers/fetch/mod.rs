@@ -1,26 +1,29 @@
 //! Fetch: reads each partition as far as the request's limits and the reader (`reader.rs`) allow, waits for more if that is worth it
 //! (`limits.rs`), and answers with ranges of segment files that are sent without being read here (`response.rs`).
 //!
-//! What must hold: a waiting fetch costs nothing but its memory until bytes come (`wait.rs`); a fetch session is never
-//! opened (session id 0), so every request is complete in itself; ranges that are not in the page cache are read by other
+//! What must hold: a waiting fetch costs nothing but its memory until bytes come (`wait.rs`); of a fetch session (`sessions.rs`) all partitions
+//! are fetched, whatever the request names, and those that changed are told; ranges that are not in the page cache are read by other
 //! threads before this one sends them; a follower's fetch counts when it comes and once, however long it waits.
 
 mod limits;
 mod reader;
 mod response;
+pub(crate) mod sessions;
 mod wait;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_broker_machines::fetch_sessions::Ticket;
 use forebay_broker_partition::FetchWaiter;
 use forebay_broker_wire::messages::fetch::{FetchPartition, FetchRequest};
 use forebay_broker_wire::primitives::Decoder;
-use forebay_broker_wire::types::{ErrorCode, PartitionIndex, Str, Uuid};
+use forebay_broker_wire::types::{PartitionIndex, Str, Uuid};
 use tokio::time::Instant;
 
 use self::limits::{Hold, Verdict, decide};
 use self::reader::{Bounds, Look, ReadPartition, Reader};
+use self::sessions::Begun;
 use self::wait::Growth;
 use super::decode;
 use super::error_code::Failure;
@@ -52,6 +55,7 @@ struct Fetch {
     min_bytes: u64,
     max_bytes: u64,
     reader: Reader,
+    ticket: Ticket,
 }
 
 pub(super) async fn answer(
@@ -59,12 +63,14 @@ pub(super) async fn answer(
     context: &RequestContext,
     mut body: Decoder,
 ) -> Result<Answer, RequestError> {
-    let request: FetchRequest = decode(context, &mut body)?;
-    if let Some(error) = refuse_session(&request) {
-        return response::refused(broker, context, error);
-    }
+    let mut request: FetchRequest = decode(context, &mut body)?;
+    let reader = Reader::of(broker, context, &request);
+    let begun = match broker.fetch_sessions.begin(&mut request, context.api_version, reader.is_replica()) {
+        Ok(begun) => begun,
+        Err(error) => return response::refused(broker, context, error),
+    };
     let deadline = Instant::now() + Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
-    let fetch = look_up(broker, context, request);
+    let fetch = look_up(broker, reader, begun, &request);
     let mut read = fetch.read(broker, Look::First);
     if fetch.reader.is_replica() {
         // Whoever follows may have come so far that the ISR is to have it.
@@ -75,32 +81,22 @@ pub(super) async fn answer(
         read = fetch.wait(broker, context, deadline).await;
     }
     response::warm(broker, &fetch.wanted, &read).await;
-    response::answer(broker, context, &fetch, read)
-}
-
-/// A session can't be continued, as none was ever opened; the client then sends everything again.
-fn refuse_session(request: &FetchRequest) -> Option<ErrorCode> {
-    match (request.session_id, request.session_epoch) {
-        // (0, 0) wants a session and may be answered without; (id, -1) closes one, and there is none to close.
-        (0, 0) | (_, -1) => None,
-        (0, _) => Some(ErrorCode::InvalidFetchSessionEpoch),
-        _ => Some(ErrorCode::FetchSessionIdNotFound),
+    let told = broker.fetch_sessions.finish(fetch.ticket, &fetch.topics, &fetch.wanted, &read);
+    match told {
+        Ok(told) => response::answer(broker, context, &fetch, read, &told),
+        Err(error) => response::refused(broker, context, error),
     }
 }
 
-fn look_up(broker: &Broker, context: &RequestContext, request: FetchRequest) -> Fetch {
-    let reader = Reader::of(broker, context, &request);
-    let mut topics = Vec::with_capacity(request.topics.len());
-    let mut wanted = Vec::new();
-    for (number, topic) in request.topics.into_iter().enumerate() {
-        let found = find_topic(broker, &topic.topic, topic.topic_id);
-        for partition in topic.partitions {
-            let index = PartitionIndex(partition.partition);
-            let hosted = found.as_ref().map_err(Failure::clone).and_then(|found| found.partition(broker, index));
-            wanted.push(Wanted { topic: number, request: partition, hosted });
-        }
-        topics.push(WantedTopic { name: topic.topic, id: topic.topic_id });
-    }
+fn look_up(broker: &Broker, reader: Reader, begun: Begun, request: &FetchRequest) -> Fetch {
+    let (topics, numbered, ticket) = begun.by_topic();
+    let found: Vec<_> = topics.iter().map(|topic| find_topic(broker, &topic.name, topic.id)).collect();
+    let look_up = |(topic, request): (usize, FetchPartition)| {
+        let index = PartitionIndex(request.partition);
+        let hosted = found[topic].as_ref().map_err(Failure::clone).and_then(|found| found.partition(broker, index));
+        Wanted { topic, request, hosted }
+    };
+    let wanted = numbered.into_iter().map(look_up).collect();
     let at_least_zero = |bytes: i32| u64::try_from(bytes).unwrap_or(0);
     Fetch {
         topics,
@@ -108,6 +104,7 @@ fn look_up(broker: &Broker, context: &RequestContext, request: FetchRequest) -> 
         min_bytes: at_least_zero(request.min_bytes),
         max_bytes: at_least_zero(request.max_bytes).min(u64::from(broker.config.network.fetch_max_bytes)),
         reader,
+        ticket,
     }
 }
 
@@ -170,23 +167,5 @@ impl Fetch {
                 return if growth.any() { self.read(broker, Look::Again) } else { read };
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn session(session_id: i32, session_epoch: i32) -> Option<ErrorCode> {
-        refuse_session(&FetchRequest { session_id, session_epoch, ..FetchRequest::default() })
-    }
-
-    #[test]
-    fn only_complete_fetches_are_taken() {
-        assert_eq!(session(0, -1), None, "without a session");
-        assert_eq!(session(0, 0), None, "wants a session, may be answered without");
-        assert_eq!(session(7, -1), None, "closes a session");
-        assert_eq!(session(7, 3), Some(ErrorCode::FetchSessionIdNotFound));
-        assert_eq!(session(0, 3), Some(ErrorCode::InvalidFetchSessionEpoch));
     }
 }

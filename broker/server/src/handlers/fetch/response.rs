@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forebay_broker_machines::fetch_sessions;
 use forebay_broker_partition::ReadResult;
 use forebay_broker_wire::messages::fetch::{
     EpochEndOffset, FetchPartition, FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint,
@@ -11,6 +12,7 @@ use forebay_broker_wire::primitives::Records;
 use forebay_broker_wire::types::{ErrorCode, PartitionIndex, Str, Uuid};
 
 use super::reader::{Outcome, ReadPartition};
+use super::sessions::TOPIC_IDS_FROM_VERSION;
 use super::{Fetch, Wanted};
 use crate::broker::Broker;
 use crate::handlers::encode;
@@ -19,8 +21,6 @@ use crate::handlers::request::{RequestContext, RequestError};
 use crate::io::warm::is_cold;
 use crate::net::send::{Answer, FileRange};
 
-/// Topics have only their id from this version on.
-const TOPIC_IDS_FROM_VERSION: i16 = 13;
 /// From this version on an answer says who leads instead.
 const HINTS_FROM_VERSION: i16 = 16;
 
@@ -48,6 +48,7 @@ pub(super) fn answer(
     context: &RequestContext,
     fetch: &Fetch,
     read: Vec<ReadPartition>,
+    session: &fetch_sessions::Answer,
 ) -> Result<Answer, RequestError> {
     let by_id = context.api_version >= TOPIC_IDS_FROM_VERSION;
     let mut responses: Vec<_> = fetch
@@ -60,8 +61,8 @@ pub(super) fn answer(
         })
         .collect();
     let (mut files, mut hints) = (Vec::new(), Vec::new());
-    for (wanted, read) in fetch.wanted.iter().zip(read) {
-        if fetch.reader.is_replica() && says_nothing(wanted, &read.outcome) {
+    for ((wanted, read), told) in fetch.wanted.iter().zip(read).zip(&session.told) {
+        if !told || (fetch.reader.is_replica() && says_nothing(wanted, &read.outcome)) {
             continue;
         }
         let mut partition = partition_data(wanted, read.outcome, fetch.reader.is_replica(), &mut files);
@@ -84,7 +85,10 @@ pub(super) fn answer(
     let node_endpoints = nodes
         .map(|node| NodeEndpoint { node_id: node.id.0, host: node.host, port: node.port, rack: node.rack })
         .collect();
-    encode(broker, context, &FetchResponse { responses, node_endpoints, ..FetchResponse::default() }, files)
+    responses.retain(|topic| !topic.partitions.is_empty());
+    let response =
+        FetchResponse { session_id: session.session_id, responses, node_endpoints, ..FetchResponse::default() };
+    encode(broker, context, &response, files)
 }
 
 /// A follower that tells what it knows to be safe (from version 18 on) is told only what is new: with thousands of quiet partitions that is
