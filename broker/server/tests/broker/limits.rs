@@ -31,7 +31,7 @@ fn the_whole_limit_leaves_later_partitions_empty() {
     let mut request = fetch(&[("orders", 0, 0), ("orders", 1, 0)], 1, 0);
     request.max_bytes = 100;
     let response = client.call(&request, FETCH);
-    let sizes: Vec<_> = response.responses.iter().map(|topic| values(&topic.partitions[0]).len()).collect();
+    let sizes: Vec<_> = response.responses[0].partitions.iter().map(|data| values(data).len()).collect();
     assert_eq!(sizes, [1, 0]);
 }
 

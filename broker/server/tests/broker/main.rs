@@ -16,6 +16,7 @@ mod create_topics;
 mod delete_topics;
 mod every_version;
 mod failed_disk;
+mod fetch_sessions;
 mod full_disk;
 mod group_members;
 mod group_offsets;
