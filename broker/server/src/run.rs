@@ -96,6 +96,9 @@ async fn serve(
 ) -> anyhow::Result<()> {
     tokio::select! {
         registered = broker.register() => registered?,
+        () = broker.metadata.quorum().failed.cancelled() => {
+            anyhow::bail!("the metadata log of this broker can't be used: {}", broker.metadata.quorum().failure());
+        }
         () = broker.shutdown.cancelled() => return Ok(()),
     }
     on_blocking_thread(broker, |broker| broker.recover()).await??;

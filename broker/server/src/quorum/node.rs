@@ -191,6 +191,11 @@ impl Quorum {
         self.waiting_for.lock().clone()
     }
 
+    /// Why this broker takes part no more.
+    pub(crate) fn failure(&self) -> String {
+        self.metrics().running_state.err().map_or_else(|| "it was stopped".to_owned(), |fatal| fatal.to_string())
+    }
+
     /// What openraft says of itself.
     pub(crate) fn metrics(&self) -> RaftMetrics<Types> {
         self.raft.metrics().borrow_watched().clone()
@@ -364,8 +369,7 @@ async fn watch_leadership(quorum: Arc<Quorum>) {
     }
     quorum.leadership.send_modify(|told| *told = Leadership { leader: None, here: false, ..*told });
     if !quorum.closing.is_cancelled() {
-        let why = quorum.metrics().running_state.err().map(|fatal| fatal.to_string());
-        tracing::error!(why, "this broker can take part in the metadata quorum no more");
+        tracing::error!(why = quorum.failure(), "this broker can take part in the metadata quorum no more");
         quorum.failed.cancel();
     }
 }
