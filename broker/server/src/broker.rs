@@ -109,7 +109,7 @@ impl Broker {
         let metrics = Metrics::new().context("cannot set up the metrics")?;
         let claimed = log_dirs::claim(&config)?;
         let quorum = OpenQuorum {
-            log_dir: Arc::clone(claimed.home()?),
+            log_dir: Arc::clone(claimed.home(config.quorum.is_some())?),
             cluster_id: claimed.cluster_id.clone(),
             broker_id: BrokerId(config.broker_id),
             settings: config.quorum.clone(),

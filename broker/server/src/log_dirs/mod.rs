@@ -19,7 +19,7 @@ use forebay_broker_storage::{CheckpointError, Disk, Identity, IdentityError, Log
 use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
 
 use self::known::Known;
-use crate::metadata::{cluster_id_for, home, random_id};
+use crate::metadata::{HomeError, cluster_id_for, home, random_id};
 use crate::status::mounts::mount_of;
 
 /// A directory of `log.dirs` that this life of the broker does without.
@@ -165,10 +165,16 @@ impl Claimed {
         known
     }
 
-    /// The directory that has the metadata log, or is to have it.
-    pub(crate) fn home(&self) -> anyhow::Result<&Arc<LogDir>> {
+    /// The directory that has the metadata log, or is to have it. A broker that gets its metadata from others can do without its own.
+    pub(crate) fn home(&self, from_others: bool) -> anyhow::Result<&Arc<LogDir>> {
         if self.failed.is_empty() {
-            return Ok(home(&self.dirs)?);
+            return match (home(&self.dirs), self.dirs.first()) {
+                (Err(error @ HomeError::Lost { .. }), Some(first)) if from_others => {
+                    tracing::warn!(%error, "the metadata comes from the other brokers");
+                    Ok(first)
+                }
+                (found, _) => Ok(found?),
+            };
         }
         let context = || format!("the cluster's metadata must be on a disk that is missing: {}", words(&self.failed));
         let home = home(&self.dirs).with_context(context)?;

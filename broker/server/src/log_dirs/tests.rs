@@ -40,7 +40,7 @@ fn a_directory_that_cannot_be_used_is_done_without() {
     assert_eq!(claimed.dirs.iter().map(|dir| dir.path()).collect::<Vec<_>>(), [&paths[0], &paths[2]]);
     assert_eq!(claimed.failed[0].path, paths[1]);
     assert!(claimed.failed[0].reason.contains("Not a directory"), "{}", claimed.failed[0].reason);
-    assert_eq!(claimed.home().unwrap().path(), paths[0]);
+    assert_eq!(claimed.home(false).unwrap().path(), paths[0]);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn without_the_metadata_there_is_no_start() {
     break_dir(&paths[0]);
     fs::remove_dir(paths[1].join("orders-0")).unwrap();
     for _ in 0..2 {
-        let error = format!("{:#}", claim_all(&paths).unwrap().home().unwrap_err());
+        let error = format!("{:#}", claim_all(&paths).unwrap().home(false).unwrap_err());
         assert!(error.contains("the cluster's metadata must be on a disk that is missing"), "{error}");
         assert!(error.contains(&paths[0].display().to_string()), "{error}");
         fs::create_dir_all(paths[1].join("orders-0")).unwrap();

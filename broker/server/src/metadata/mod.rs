@@ -11,5 +11,5 @@ mod rules;
 mod store;
 
 pub(crate) use cluster_id::{cluster_id_for, random_id};
-pub(crate) use home::home;
+pub(crate) use home::{HomeError, home};
 pub(crate) use store::{MetadataStore, SubmitError};

@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use forebay_broker_machines::metadata::CLUSTER_METADATA_TOPIC;
 use forebay_broker_storage::{AppendRequest, LogConfig, LogDir, LogName, LogReader, Origin, PartitionLog, ReadSpec};
 use forebay_broker_wire::records::{BatchError, batches};
-use forebay_broker_wire::types::{LeaderEpoch, Offset};
+use forebay_broker_wire::types::{LeaderEpoch, Offset, Uuid};
 use openraft::storage::{IOFlushed, RaftLogReader, RaftLogStorage};
 use openraft::{LogState, OptionalSend};
 use parking_lot::Mutex;
@@ -48,6 +48,7 @@ pub(crate) struct LogStore {
     /// Asked without waiting for the disk.
     reader: LogReader,
     pristine: Arc<AtomicBool>,
+    directory: Uuid,
 }
 
 #[derive(Debug)]
@@ -75,7 +76,13 @@ impl LogStore {
         files.finish_purge()?;
         let reader = files.log.reader();
         let pristine = Arc::new(AtomicBool::new(files.is_pristine()));
-        Ok(Self { files: Arc::new(Mutex::new(files)), reader, pristine })
+        let directory = files.state.directory();
+        Ok(Self { files: Arc::new(Mutex::new(files)), reader, pristine, directory })
+    }
+
+    /// The directory id under which this log votes.
+    pub(crate) fn directory(&self) -> Uuid {
+        self.directory
     }
 
     /// Whether nothing was ever voted or written here.

@@ -76,7 +76,7 @@ pub(crate) enum ProposeError {
 /// What a broker takes part with.
 #[derive(Debug)]
 pub(crate) struct OpenQuorum {
-    /// Has the log, and gives the voter its identity.
+    /// Has the log.
     pub(crate) log_dir: Arc<LogDir>,
     pub(crate) cluster_id: String,
     pub(crate) broker_id: BrokerId,
@@ -121,9 +121,9 @@ impl Quorum {
     /// Opens log and image and starts to take part; nothing is waited for.
     pub(crate) async fn open(open: OpenQuorum) -> Result<Arc<Self>, OpenQuorumError> {
         let OpenQuorum { log_dir, cluster_id, broker_id, settings, address } = open;
-        let own = VoterId { broker: broker_id, directory: log_dir.identity().directory_id };
         let opened = tokio::task::spawn_blocking(move || open_files(&log_dir)).await;
         let (log, machine) = opened.map_err(|error| OpenQuorumError::Raft(error.to_string()))??;
+        let own = VoterId { broker: broker_id, directory: log.directory() };
         let voters = settings.as_ref().map_or(&[][..], |settings| &settings.voters);
         let peers = Arc::new(Peers::new(cluster_id.clone(), own, voters));
         let network = Network { peers: Arc::clone(&peers) };

@@ -166,10 +166,12 @@ fn a_voter_that_lost_its_disk_votes_again_under_a_new_identity_when_it_has_the_m
     let mut cluster = Cluster::started(3);
     create_one(&mut cluster.client(0), "kept");
     let wiped = (cluster.leader() + 1) % 3;
-    cluster.kill(wiped);
-    cluster.lose_disk(wiped);
-    cluster.start(&[wiped]);
-    eventually("it has the metadata", || (topics(&mut cluster.client(wiped)) == ["kept"]).then_some(()));
+    for what in ["data", "data/__cluster_metadata-0"] {
+        cluster.kill(wiped);
+        std::fs::remove_dir_all(cluster.path(wiped).join(what)).unwrap();
+        cluster.start(&[wiped]);
+        eventually("it has the metadata", || (topics(&mut cluster.client(wiped)) == ["kept"]).then_some(()));
+    }
     let settled =
         |cluster: &Cluster| cluster.voters(wiped) == 3 && metric(cluster.broker(wiped), "forebay_quorum_learners") == 0;
     eventually("it votes", || settled(&cluster).then_some(()));

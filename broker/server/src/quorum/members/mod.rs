@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_broker_wire::types::BrokerId;
 use openraft::async_runtime::watch::WatchReceiver;
@@ -22,6 +22,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(250);
 const UNHEARD_MAX: Duration = Duration::from_secs(3);
 /// How long a call may take.
 const CALL_MAX: Duration = Duration::from_secs(5);
+/// A learner that is no broker of the cluster any more, and was not heard of for so long, is forgotten.
+const LEARNER_GONE: Duration = Duration::from_secs(60);
 /// Entries that a learner may miss when it is made a voter.
 const LEARNER_LAG_MAX: u64 = 64;
 
@@ -165,8 +167,19 @@ pub(super) async fn keep(quorum: Arc<Quorum>) {
     let Some(settings) = &quorum.settings else { return };
     let wanted: BTreeSet<BrokerId> = settings.voters.iter().map(|voter| BrokerId(voter.broker_id)).collect();
     let mut metrics = quorum.raft.metrics();
+    let mut led_since = (0, Instant::now());
     loop {
-        let change = next_change(&metrics.borrow_watched(), &wanted);
+        let change = {
+            let metrics = metrics.borrow_watched();
+            if led_since.0 != metrics.current_term {
+                led_since = (metrics.current_term, Instant::now());
+            }
+            let image = quorum.machine.image();
+            let is_gone = |learner: &VoterId| {
+                image.broker(learner.broker).is_none() && unheard(&metrics, learner, led_since.1) > LEARNER_GONE
+            };
+            next_change(&metrics, &wanted, &is_gone)
+        };
         if let Some((change, retain)) = change {
             tracing::info!(%change, "metadata quorum: its voters change");
             if let Err(error) = quorum.raft.change_membership(change, retain).await {
@@ -182,8 +195,18 @@ pub(super) async fn keep(quorum: Arc<Quorum>) {
 
 type Change = ChangeMembers<VoterId, Address>;
 
-/// The next change of who votes, one broker at a time, and whether those who vote no more go on listening.
-fn next_change(metrics: &RaftMetrics<Types>, wanted: &BTreeSet<BrokerId>) -> Option<(Change, bool)> {
+/// How long the leader has not heard of a member.
+fn unheard(metrics: &RaftMetrics<Types>, member: &VoterId, led_since: Instant) -> Duration {
+    let heard = metrics.heartbeat.as_ref().and_then(|heard| heard.get(member)).and_then(Option::as_ref);
+    heard.map_or_else(|| led_since.elapsed(), |at| openraft::Instant::elapsed(&**at))
+}
+
+/// The next change of who votes and who listens, one broker at a time, and whether those who vote no more go on listening.
+fn next_change(
+    metrics: &RaftMetrics<Types>,
+    wanted: &BTreeSet<BrokerId>,
+    is_gone: &dyn Fn(&VoterId) -> bool,
+) -> Option<(Change, bool)> {
     let replication = metrics.replication.as_ref().filter(|_| metrics.state == ServerState::Leader)?;
     let membership = metrics.membership_config.membership();
     let settled = membership.get_joint_config().len() == 1
@@ -196,7 +219,10 @@ fn next_change(metrics: &RaftMetrics<Types>, wanted: &BTreeSet<BrokerId>) -> Opt
         let matched = replication.get(voter).and_then(|matched| matched.map(|log_id| log_id.index));
         matched.is_some_and(|matched| matched + LEARNER_LAG_MAX >= last)
     };
-    change_of(membership, wanted, &caught_up)
+    change_of(membership, wanted, &caught_up).or_else(|| {
+        let gone = membership.learner_ids().find(is_gone)?;
+        Some((ChangeMembers::RemoveNodes(BTreeSet::from([gone])), true))
+    })
 }
 
 fn change_of(
