@@ -25,16 +25,26 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 /// Acts whenever this broker is the controller, until `stop` is cancelled.
 pub(crate) async fn run(broker: Arc<Broker>, stop: CancellationToken) {
     let mut leadership = broker.metadata.leadership();
+    let mut former = None;
     loop {
-        let led = tokio::select! {
-            () = stop.cancelled() => return,
-            led = leadership.wait_for(|now| now.here) => led.map(|now| now.term),
-        };
-        let Ok(term) = led else { return };
+        let now = *leadership.borrow_and_update();
+        if !now.here {
+            former = now.leader.filter(|leader| *leader != broker.id()).or(former);
+            let stopping = tokio::select! {
+                () = stop.cancelled() => true,
+                changed = leadership.changed() => changed.is_err(),
+            };
+            if stopping {
+                return;
+            }
+            continue;
+        }
+        let term = now.term;
         tracing::info!(term, "this broker is the controller");
-        broker.sessions.begin(&broker.metadata.image());
+        let former = former.take().zip(broker.metadata.quorum().leader_silent_for());
+        broker.sessions.begin(&broker.metadata.image(), former);
         tokio::select! {
-            () = stop.cancelled() => {}
+            () = stop.cancelled() => return broker.sessions.end(),
             () = Term { broker: &broker, probes: JoinSet::new(), balance_at: None }.act() => {}
             () = over(leadership.clone(), term) => tracing::info!(term, "this broker is the controller no more"),
         }

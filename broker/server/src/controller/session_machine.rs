@@ -3,7 +3,8 @@
 //!
 //! What must hold:
 //! - a broker is fenced when nothing was heard of it for the session's length, or when its process was found dead, and for no other
-//!   reason; a controller that is new, or was itself held up, gives everybody a whole session, since it could not have heard them;
+//!   reason; a controller that is new, or was itself held up, gives everybody a whole session, since it could not have heard them; only
+//!   of the one before it does it know how long it has been silent;
 //! - a life that was found dead does not come back: a word of it that was under way when it died must not unfence it;
 //! - a broker is unfenced only when it is ready and works by an image that has its registration;
 //! - without other brokers there is nothing to wait for: no deadline, no wake-up.
@@ -18,6 +19,8 @@ use super::protocol::{Heartbeat, HeartbeatAnswer};
 
 /// Turns of the machine in a session, when nothing else happens.
 const TURNS_PER_SESSION: u32 = 6;
+/// What a former controller's silence before an election counts for, of a session: it may have been this broker that did not listen.
+const SILENCE_SHARE_MAX: u32 = 3;
 /// A pause of more turns than this was the controller's own: it could not have heard anybody.
 const TURNS_MISSED: u32 = 2;
 
@@ -77,6 +80,13 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// A controller that was replaced because it was silent for so long has used up some of its session.
+    pub(crate) fn was_silent(&mut self, id: BrokerId, silence: Duration) {
+        if let Some(session) = self.sessions.get_mut(&id).filter(|_| id != self.own) {
+            session.heard = session.heard.saturating_sub(silence.min(self.session_timeout / SILENCE_SHARE_MAX));
+        }
+    }
+
     /// Begins with an image: all that is in it is heard of now, and those that are relied on are looked for.
     pub(crate) fn new(own: BrokerId, session_timeout: Duration, image: &MetadataImage, now: Duration) -> Self {
         let mut machine = Self { own, session_timeout, sessions: BTreeMap::new(), last_turn: now };
@@ -273,6 +283,17 @@ mod tests {
         machine.probed(life(1, 2), Found::Nobody);
         machine.probed(life(2, 3), Found::Perhaps);
         assert_eq!(machine.due(&image, ms(2)), [Action::Fence { life: life(1, 2), dead: true }]);
+    }
+
+    #[test]
+    fn a_silent_controller_that_was_replaced_is_fenced_sooner_but_not_at_once() {
+        let image = image(&[(0, 1, false), (1, 2, false)]);
+        let mut machine = Machine::new(BrokerId(0), SESSION, &image, ms(10_000));
+        machine.was_silent(BrokerId(1), ms(60_000));
+        machine.due(&image, ms(10_000));
+        machine.probed(life(1, 2), Found::Perhaps);
+        let fenced = run(&mut machine, &image, ms(10_000), ms(20_000));
+        assert_eq!(fenced, [(ms(12_000), Action::Fence { life: life(1, 2), dead: false })]);
     }
 
     #[test]

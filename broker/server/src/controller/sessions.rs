@@ -27,9 +27,13 @@ impl Sessions {
         Self { own, session_timeout, zero: Instant::now(), machine: Mutex::default(), changed: Notify::new() }
     }
 
-    pub(super) fn begin(&self, image: &MetadataImage) {
-        let now = self.zero.elapsed();
-        *self.machine.lock() = Some(Machine::new(self.own, self.session_timeout, image, now));
+    /// `former` is the controller before this one, and for how long it was silent.
+    pub(super) fn begin(&self, image: &MetadataImage, former: Option<(BrokerId, Duration)>) {
+        let mut machine = Machine::new(self.own, self.session_timeout, image, self.zero.elapsed());
+        if let Some((id, silence)) = former {
+            machine.was_silent(id, silence);
+        }
+        *self.machine.lock() = Some(machine);
     }
 
     pub(super) fn end(&self) {

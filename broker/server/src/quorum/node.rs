@@ -231,6 +231,11 @@ impl Quorum {
         self.leadership.borrow().here || self.heard_at.lock().is_some_and(|at| at.elapsed() <= within)
     }
 
+    /// For how long another leader has not been heard of; none if none ever was in this life of the process.
+    pub(crate) fn leader_silent_for(&self) -> Option<Duration> {
+        self.heard_at.lock().map(|at| at.elapsed())
+    }
+
     /// A connection on which the leader had called is gone: if nobody listens where it was, another is elected without waiting.
     pub(super) fn leader_hung_up(self: &Arc<Self>, leader: VoterId) {
         if self.mourned.lock().insert(leader) {
