@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -141,11 +142,24 @@ impl Cluster {
         });
     }
 
-    pub(super) fn partition(&self, client: &mut Client, topic: &str) -> Option<MetadataResponsePartition> {
+    /// By index.
+    pub(super) fn partitions(&self, client: &mut Client, topic: &str) -> Option<Vec<MetadataResponsePartition>> {
         let topics = vec![MetadataRequestTopic { name: Some(topic.into()), ..MetadataRequestTopic::default() }];
         let request = MetadataRequest { topics: Some(topics), ..MetadataRequest::default() };
         let mut response: MetadataResponse = client.call(&request, 9);
-        response.topics.pop()?.partitions.into_iter().find(|partition| partition.partition_index == 0)
+        let mut partitions = response.topics.pop()?.partitions;
+        partitions.sort_by_key(|partition| partition.partition_index);
+        Some(partitions)
+    }
+
+    /// The first one.
+    pub(super) fn partition(&self, client: &mut Client, topic: &str) -> Option<MetadataResponsePartition> {
+        self.partitions(client, topic)?.into_iter().next()
+    }
+
+    /// Its log directory.
+    pub(super) fn data(&self, id: usize) -> PathBuf {
+        self.dirs[id].path().join("data")
     }
 
     /// Who leads partition 0 of a topic, as soon as somebody who runs does and says so itself.
