@@ -39,6 +39,7 @@ use crate::partitions::{HostedDir, PartitionTable, Progress};
 use crate::quorum::{Address, AskError, Caller, Controller, ControllerReply, ControllerRequest, OpenQuorum};
 use crate::replication::Replication;
 use crate::status::cgroup;
+use crate::status::limits::nofile;
 
 /// Threads that read cold ranges: enough to keep a disk's queue from running empty, few enough not to starve appends.
 const COLD_READ_THREADS: usize = 2;
@@ -338,12 +339,18 @@ fn host_dirs(
     log_dirs.into_iter().enumerate().map(host).collect()
 }
 
+/// Without a setting, half of the files that may be open: a log that gets none when it must is a partition offline.
+fn connections_max(setting: Option<usize>, open_files_max: Option<u64>) -> usize {
+    let half = || open_files_max.and_then(|files| usize::try_from(files / 2).ok()).unwrap_or(usize::MAX);
+    setting.unwrap_or_else(half)
+}
+
 fn limits(config: &BrokerConfig) -> Limits {
     let network = &config.network;
     let bytes = |setting: Option<u32>| setting.and_then(|bytes| usize::try_from(bytes).ok());
     Limits {
         request_max_bytes: network.socket_request_max_bytes,
-        connections_max: network.max_connections,
+        connections_max: connections_max(network.max_connections, nofile().and_then(|limit| limit.soft)),
         connections_per_ip_max: network.max_connections_per_ip,
         idle_max: Duration::from_millis(network.connections_max_idle_ms),
         in_flight_max: network.queued_max_requests,

@@ -125,7 +125,8 @@ pub struct NetworkSettings {
     /// None leaves it to the system.
     pub socket_receive_buffer_bytes: Option<u32>,
     pub socket_listen_backlog_size: i32,
-    pub max_connections: usize,
+    /// None: as many as leave files for logs.
+    pub max_connections: Option<usize>,
     pub max_connections_per_ip: usize,
     pub connections_max_idle_ms: u64,
     pub fetch_max_bytes: u32,
@@ -376,7 +377,7 @@ fn network(r: &Reader<'_>) -> NetworkSettings {
         socket_send_buffer_bytes: r.number("socket.send.buffer.bytes"),
         socket_receive_buffer_bytes: r.number("socket.receive.buffer.bytes"),
         socket_listen_backlog_size: r.required("socket.listen.backlog.size"),
-        max_connections: r.required("max.connections"),
+        max_connections: r.number("max.connections"),
         max_connections_per_ip: r.required("max.connections.per.ip"),
         connections_max_idle_ms: r.required("connections.max.idle.ms"),
         fetch_max_bytes: r.required("fetch.max.bytes"),

@@ -34,7 +34,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition::broker("socket.send.buffer.bytes", Kind::Int, Some("-1"), "SO_SNDBUF of client connections; -1 leaves it to the system. Kafka's default is 102400.").at_least(-1).bytes(),
     Definition::broker("socket.receive.buffer.bytes", Kind::Int, Some("-1"), "SO_RCVBUF of client connections; -1 leaves it to the system. Kafka's default is 102400.").at_least(-1).bytes(),
     Definition::broker("socket.listen.backlog.size", Kind::Int, Some("1024"), "Connections that may wait to be accepted. Kafka's default is 50.").at_least(1),
-    Definition::broker("max.connections", Kind::Int, Some(INT_MAX), "Connections in all; further ones are closed at once.").at_least(0),
+    Definition::broker("max.connections", Kind::Int, None, "Connections in all; further ones are closed at once. Default: half of the files the broker may have open, so that logs get theirs.").at_least(0),
     Definition::broker("max.connections.per.ip", Kind::Int, Some(INT_MAX), "Connections from one address; further ones are closed at once.").at_least(0),
     Definition::broker("connections.max.idle.ms", Kind::Long, Some("600000"), "A connection without a request for so long is closed.").at_least(1).ms(),
     Definition::broker("fetch.max.bytes", Kind::Int, Some("57671680"), "The most one fetch response carries, whatever the request asks.").at_least(1024).bytes(),

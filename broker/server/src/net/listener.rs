@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use forebay_broker_config::{BrokerConfig, Listener};
@@ -21,6 +21,8 @@ use crate::broker::Broker;
 
 /// Waited after a failed accept, which is mostly "too many open files": trying again at once would spin.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+const REFUSED_TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// What the configuration says about sockets.
 #[derive(Debug, Clone)]
@@ -40,6 +42,14 @@ pub(crate) struct Limits {
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     open: Mutex<Open>,
+    refused: Mutex<Refused>,
+}
+
+/// Refusals come in crowds: they are told together.
+#[derive(Debug, Default)]
+struct Refused {
+    untold: u64,
+    told_at: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -65,6 +75,19 @@ impl Admission {
         open.all += 1;
         open.by_ip.insert(ip, of_ip + 1);
         Some(Admitted { admission: Arc::clone(self), ip })
+    }
+
+    fn tell_refused(&self, client: IpAddr, limits: &Limits) {
+        let mut refused = self.refused.lock();
+        refused.untold += 1;
+        if refused.told_at.is_some_and(|told_at| told_at.elapsed() < REFUSED_TOLD_EVERY) {
+            return;
+        }
+        let (count, open) = (std::mem::take(&mut refused.untold), self.open());
+        refused.told_at = Some(Instant::now());
+        drop(refused);
+        let (max, per_ip_max) = (limits.connections_max, limits.connections_per_ip_max);
+        tracing::warn!(%client, count, open, max, per_ip_max, "connections refused: as many are open as max.connections or max.connections.per.ip allow");
     }
 
     pub(crate) fn open(&self) -> usize {
@@ -172,7 +195,7 @@ pub(crate) async fn serve(broker: Arc<Broker>, listener: TcpListener, name: Arc<
             }
         };
         let Some(admitted) = broker.admission.admit(address.ip(), &broker.limits) else {
-            tracing::warn!(client = %address.ip(), "connection refused: max.connections or max.connections.per.ip reached");
+            broker.admission.tell_refused(address.ip(), &broker.limits);
             continue;
         };
         if let Err(error) = configure(&stream, &broker.limits) {

@@ -1,11 +1,13 @@
 //! Connections: how many, how long, and what happens to those whose client has gone or takes nothing.
 
 use std::io::Write;
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use forebay_broker_wire::messages::api_versions::ApiVersionsRequest;
 
-use crate::harness::{Client, FETCH, PRODUCE, TestBroker, batch, fetch, produce};
+use crate::create_topics::{create, topic};
+use crate::harness::{BrokerProcess, Client, FETCH, PRODUCE, TestBroker, batch, fetch, produce};
 
 /// Waits until `/metrics` has this line: what is awaited is an event, so the time limit only ends a failing test.
 fn await_metric(broker: &TestBroker, line: &str) {
@@ -119,4 +121,27 @@ fn flush_messages_1_is_flushed_before_it_is_acknowledged() {
     let flushes: u32 = flushes.rsplit(' ').next().unwrap().parse().unwrap();
     assert!(flushes >= 3, "{flushes} flushes for 3 acknowledgements");
     assert_eq!(client.read_all("orders", 0).len(), 3);
+}
+
+#[test]
+fn connections_leave_open_files_for_logs() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = BrokerProcess::start_with_nofile(dir.path(), &[], 256);
+    let mut client = broker.client();
+    client.create_topic("before");
+    let crowd: Vec<_> = (0..300).filter_map(|_| TcpStream::connect(broker.kafka_address).ok()).collect();
+    let until = Instant::now() + Duration::from_secs(30);
+    while broker.said("connections refused").is_none() {
+        assert!(Instant::now() < until, "nobody was refused");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let said = broker.said("connections refused").unwrap();
+    assert!(said.contains("max=128"), "{said}");
+    let made = create(&mut client, topic("after", 20, &[]));
+    assert_eq!(made.error_code, 0, "{:?}", made.error_message);
+    for partition in 0..20 {
+        let answer = client.produce("after", partition, batch(&["x"]), 1);
+        assert_eq!(answer.error_code, 0, "{:?}", answer.error_message);
+    }
+    drop(crowd);
 }

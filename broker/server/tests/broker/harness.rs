@@ -130,11 +130,22 @@ impl BrokerProcess {
         Self::try_start(dir, settings).unwrap_or_else(|log| panic!("the broker did not start:\n{}", log.join("\n")))
     }
 
+    /// A broker that may have so many files open.
+    pub(crate) fn start_with_nofile(dir: &Path, settings: &[&str], nofile: u32) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {nofile}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_forebay-broker")]);
+        Self::run(command, dir, settings).unwrap_or_else(|log| panic!("the broker did not start:\n{}", log.join("\n")))
+    }
+
     /// A broker that does not start gives what it said.
     pub(crate) fn try_start(dir: &Path, settings: &[&str]) -> Result<Self, Vec<String>> {
+        Self::run(Command::new(env!("CARGO_BIN_EXE_forebay-broker")), dir, settings)
+    }
+
+    fn run(mut command: Command, dir: &Path, settings: &[&str]) -> Result<Self, Vec<String>> {
         let config = dir.join("broker.properties");
         std::fs::write(&config, properties(dir)).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_forebay-broker"))
+        let mut child = command
             .args(["--config".as_ref(), config.as_os_str()])
             .args(settings.iter().flat_map(|setting| ["--set", setting]))
             .env_remove("RUST_LOG")
