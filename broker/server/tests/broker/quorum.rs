@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use forebay_broker_wire::messages::describe_quorum::{DescribeQuorumRequest, RequestPartitionData, RequestTopicData};
 use forebay_broker_wire::messages::metadata::{MetadataRequest, MetadataResponse};
 use tempfile::TempDir;
 
@@ -13,9 +14,11 @@ use crate::harness::{BrokerProcess, Client};
 const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Brokers in processes of their own; the first three vote.
+/// Brokers in processes of their own.
 pub(crate) struct Cluster {
     dir: TempDir,
+    /// Who votes, by the configuration of brokers that start from now on.
+    voters: Vec<usize>,
     controller_ports: Vec<u16>,
     pub(crate) brokers: Vec<Option<BrokerProcess>>,
     extra: Vec<String>,
@@ -28,7 +31,8 @@ impl Cluster {
         let bound: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let controller_ports = bound.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
         let brokers = (0..count).map(|_| None).collect();
-        Self { dir: tempfile::tempdir().unwrap(), controller_ports, brokers, extra: Vec::new() }
+        let (dir, voters) = (tempfile::tempdir().unwrap(), vec![0, 1, 2]);
+        Self { dir, voters, controller_ports, brokers, extra: Vec::new() }
     }
 
     fn started(count: usize) -> Self {
@@ -47,8 +51,8 @@ impl Cluster {
     }
 
     fn settings(&self, id: usize) -> Vec<String> {
-        let voters: Vec<String> =
-            (0..3).map(|voter| format!("{voter}@127.0.0.1:{}", self.controller_ports[voter])).collect();
+        let voter = |voter: &usize| format!("{voter}@127.0.0.1:{}", self.controller_ports[*voter]);
+        let voters: Vec<String> = self.voters.iter().map(voter).collect();
         let own = [
             format!("node.id={id}"),
             format!("listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{}", self.controller_ports[id]),
@@ -231,4 +235,39 @@ fn brokers_beyond_the_voters_have_the_metadata_and_do_not_vote() {
     create_one(&mut cluster.client(0), "without-it");
     cluster.start(&[3]);
     eventually("it catches up", || topics(&mut cluster.client(3)).contains(&"without-it".to_owned()).then_some(()));
+}
+
+#[test]
+fn those_vote_whom_the_configuration_names() {
+    let mut cluster = Cluster::of(4);
+    cluster.voters = vec![0];
+    cluster.start(&[0]);
+    create_one(&mut cluster.client(0), "kept");
+    // One becomes three, three become others; the brokers learn of it one after another.
+    for voters in [vec![0, 1, 2], vec![1, 2, 3]] {
+        cluster.voters.clone_from(&voters);
+        for id in 0..4 {
+            if let Some(broker) = cluster.brokers[id].take() {
+                assert!(broker.terminate(), "a clean end");
+            }
+            cluster.start(&[id]);
+        }
+        let named: Vec<i64> = voters.iter().map(|id| i64::try_from(*id).unwrap()).collect();
+        eventually("they vote", || {
+            let votes = |id: &usize| described_voters(&mut cluster.client(*id)) == named;
+            [0, 1, 2, 3].iter().all(votes).then_some(())
+        });
+    }
+    cluster.kill(0);
+    cluster.kill(3);
+    create_one(&mut cluster.client(1), "by-1-and-2");
+    assert_eq!(topics(&mut cluster.client(2)), ["by-1-and-2", "kept"]);
+}
+
+fn described_voters(client: &mut Client) -> Vec<i64> {
+    let partitions = vec![RequestPartitionData { partition_index: 0 }];
+    let topics = vec![RequestTopicData { topic_name: "__cluster_metadata".into(), partitions }];
+    let answer = client.call(&DescribeQuorumRequest { topics }, 2);
+    let voters = answer.topics.iter().flat_map(|topic| &topic.partitions).flat_map(|one| &one.current_voters);
+    voters.map(|voter| i64::from(voter.replica_id)).collect()
 }
