@@ -24,7 +24,12 @@ pub(crate) struct Args {
 /// Runs everything; the first failure ends it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     check::run(&args.check)?;
-    step("unit, golden, property and in-process tests", &mut cargo(&["test", "--workspace", "--quiet"]))?;
+    let mut tests = cargo(&["test", "--workspace", "--quiet"]);
+    if !args.no_root {
+        // What fills and breaks small file systems must not be skipped in silence.
+        tests.env("FOREBAY_TEST_MUST_MOUNT", "1");
+    }
+    step("unit, golden, property and in-process tests", &mut tests)?;
     xtask("generated messages are fresh", &["generate", "messages", "--check"])?;
     xtask("golden bytes are fresh", &["generate", "golden", "--check"])?;
     xtask("decoders, fuzzed", &["fuzz", "--seconds", "10"])?;

@@ -48,6 +48,15 @@ impl Mount {
         run("mount", &["-o", "remount,abort", text(&self.point)]).unwrap();
     }
 
+    /// Another life of the same disk, after its cause of failure was found.
+    pub(crate) fn repair(&self) {
+        run("umount", &["--lazy", text(&self.point)]).unwrap();
+        let image = self.point.with_extension("ext4");
+        // It tells by its exit status that it has mended something.
+        run("e2fsck", &["-f", "-y", text(&image)]).unwrap_or_default();
+        run("mount", &["-o", "loop", text(&image), text(&self.point)]).unwrap();
+    }
+
     /// Bytes that may still be written.
     pub(crate) fn free_bytes(&self) -> u64 {
         let stat = rustix::fs::statvfs(&self.point).unwrap();

@@ -47,10 +47,14 @@ fn free_port() -> (TcpListener, u16) {
 
 impl Cluster {
     pub(super) fn start(settings: &'static [&'static str]) -> Self {
+        Self::start_in((0..3).map(|_| tempfile::tempdir().unwrap()).collect(), settings)
+    }
+
+    /// Brokers whose directory has a folder `second` have two log dirs.
+    pub(super) fn start_in(dirs: Vec<TempDir>, settings: &'static [&'static str]) -> Self {
         let held: Vec<_> = (0..6).map(|_| free_port()).collect();
         let ports = held.chunks(2).map(|pair| (pair[0].1, pair[1].1)).collect();
         drop(held);
-        let dirs = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
         let mut cluster = Self { dirs, ports, settings, brokers: (0..3).map(|_| None).collect() };
         let started: Vec<_> = std::thread::scope(|scope| {
             let starting: Vec<_> = (0..3)
@@ -78,7 +82,11 @@ impl Cluster {
             format!("controller.quorum.voters={}", voters.join(",")),
             "forebay.cluster.id=AAAAAAAAAAAAAAAAAAAAAQ".to_owned(),
         ];
-        let settings: Vec<&str> = own.iter().map(String::as_str).chain(self.settings.iter().copied()).collect();
+        let (data, second) = (self.data(id), self.second(id));
+        let two_dirs = format!("log.dirs={},{}", data.display(), second.display());
+        let dirs = second.exists().then_some(&two_dirs);
+        let own = own.iter().chain(dirs).map(String::as_str);
+        let settings: Vec<&str> = own.chain(self.settings.iter().copied()).collect();
         BrokerProcess::start_with(self.dirs[id].path(), &settings)
     }
 
@@ -160,6 +168,11 @@ impl Cluster {
     /// Its log directory.
     pub(super) fn data(&self, id: usize) -> PathBuf {
         self.dirs[id].path().join("data")
+    }
+
+    /// Its other log directory, if it is to have one.
+    pub(super) fn second(&self, id: usize) -> PathBuf {
+        self.dirs[id].path().join("second")
     }
 
     /// Who leads partition 0 of a topic, as soon as somebody who runs does and says so itself.

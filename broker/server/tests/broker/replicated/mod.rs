@@ -1,6 +1,7 @@
 //! Replicated topics on three brokers: what is acknowledged stays, whoever dies.
 
 mod cluster;
+mod failed_disk;
 mod reassignment;
 
 use std::time::Duration;
