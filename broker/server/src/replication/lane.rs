@@ -74,9 +74,12 @@ impl Lane {
 
     /// Where a request may be sent now, and whether it may wait at the leader.
     pub(super) fn free(&self) -> Option<(Arc<Connection>, bool)> {
-        let free = self.requests == 0 || (self.requests == 1 && !self.hurried);
-        let connection = self.connection.clone().filter(|connection| free && !connection.is_closed())?;
+        let connection = self.connection.clone().filter(|connection| self.may_ask() && !connection.is_closed())?;
         Some((connection, self.requests == 0))
+    }
+
+    fn may_ask(&self) -> bool {
+        self.requests == 0 || (self.requests == 1 && !self.hurried)
     }
 
     pub(super) fn sent(&mut self) {
@@ -111,4 +114,41 @@ pub(super) async fn connect(broker: Arc<Broker>, source: BrokerId, number: usize
         ..ClientConfig::default()
     };
     Ok(Connection::open(&address, &config).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_a_bound_and_are_forgotten_when_it_is_forgiven() {
+        let mut lane = Lane::new();
+        let most = Duration::from_millis(70);
+        assert!(lane.failed(most), "the first failure is told");
+        let pauses: Vec<_> = (0..4)
+            .map(|_| {
+                assert!(!lane.failed(most));
+                lane.pause.as_millis()
+            })
+            .collect();
+        assert_eq!(pauses, [40, 70, 70, 70]);
+        assert!(lane.dial_at().is_some_and(|at| at > Instant::now()));
+        lane.forgive();
+        assert!(lane.dial_at().is_some_and(|at| at <= Instant::now()));
+        assert!(lane.failed(most));
+    }
+
+    #[test]
+    fn a_second_request_hurries_the_first_and_a_third_waits_for_both() {
+        let mut lane = Lane::new();
+        assert!(lane.may_ask());
+        lane.sent();
+        assert!(lane.may_ask(), "what is new need not wait");
+        lane.sent();
+        assert!(!lane.may_ask());
+        lane.answered(true);
+        assert!(!lane.may_ask(), "or the two would hurry each other for ever");
+        lane.answered(true);
+        assert!(lane.may_ask());
+    }
 }

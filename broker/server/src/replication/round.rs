@@ -117,3 +117,77 @@ fn told(ask: &Ask, data: &PartitionData) -> Told {
         code => Told::Refused(code),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use forebay_broker_wire::messages::fetch::{EpochEndOffset, FetchableTopicResponse};
+    use forebay_broker_wire::types::{BrokerId, Uuid};
+
+    use super::*;
+
+    fn ask(index: i32) -> Ask {
+        let position = FetchPosition {
+            leader: BrokerId(1),
+            leader_epoch: LeaderEpoch(4),
+            offset: Offset(10),
+            last_fetched_epoch: Some(LeaderEpoch(3)),
+            log_start: Offset(2),
+        };
+        let key = (Uuid([9; 16]), PartitionIndex(index));
+        Ask { key, position, high_watermark: Offset(8), throttled: false }
+    }
+
+    fn data(high_watermark: i64, log_start_offset: i64) -> PartitionData {
+        PartitionData { high_watermark, log_start_offset, records: Some(Records::empty()), ..PartitionData::default() }
+    }
+
+    fn said(data: PartitionData) -> Told {
+        told(&ask(0), &data)
+    }
+
+    #[test]
+    fn only_what_is_new_is_worth_a_disk_threads_time() {
+        assert!(matches!(said(data(8, 2)), Told::Nothing));
+        assert!(matches!(said(data(9, 2)), Told::Do(What::Append { high_watermark: Offset(9), .. })), "more is safe");
+        assert!(matches!(said(data(8, 3)), Told::Do(What::Append { log_start: Offset(3), .. })), "records are deleted");
+        let records = Some(Records::Bytes(Bytes::from_static(b"batch")));
+        assert!(matches!(said(PartitionData { records, ..data(8, 2) }), Told::Do(What::Append { .. })));
+    }
+
+    #[test]
+    fn what_is_safe_beyond_the_end_here_is_no_news() {
+        // It knows all it has to be safe, and will learn the rest with the records.
+        let known = Ask { high_watermark: Offset(10), ..ask(0) };
+        assert!(matches!(told(&known, &data(500, 2)), Told::Nothing));
+    }
+
+    #[test]
+    fn logs_that_part_and_positions_outside_are_told_apart_from_refusals() {
+        let parts = PartitionData { diverging_epoch: EpochEndOffset { epoch: 2, end_offset: 7 }, ..data(-1, -1) };
+        let Told::Do(What::Diverging { leader_end, .. }) = said(parts) else { panic!("the logs part") };
+        assert_eq!(leader_end, EpochEnd { epoch: LeaderEpoch(2), end: Offset(7) });
+        let outside =
+            PartitionData { error_code: ErrorCode::OffsetOutOfRange.code(), last_stable_offset: 90, ..data(-1, 50) };
+        let told = said(outside);
+        assert!(
+            matches!(told, Told::Do(What::OutOfRange { log_start: Offset(50), log_end: Offset(90), .. })),
+            "{told:?}"
+        );
+        let fenced = PartitionData { error_code: ErrorCode::FencedLeaderEpoch.code(), ..data(-1, -1) };
+        assert!(matches!(said(fenced), Told::Refused(ErrorCode::FencedLeaderEpoch)));
+    }
+
+    #[test]
+    fn partitions_that_an_answer_leaves_out_have_nothing_new() {
+        let one = PartitionData { partition_index: 1, ..data(9, 2) };
+        let topic = FetchableTopicResponse {
+            topic_id: Uuid([9; 16]),
+            partitions: vec![one],
+            ..FetchableTopicResponse::default()
+        };
+        let response = FetchResponse { responses: vec![topic], ..FetchResponse::default() };
+        let told = understand(&[ask(0), ask(1)], response);
+        assert!(matches!(told[..], [(_, Told::Nothing), (_, Told::Do(_))]), "{told:?}");
+    }
+}
