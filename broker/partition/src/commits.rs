@@ -101,7 +101,8 @@ impl Partition {
         waiter: Arc<dyn CommitWaiter>,
     ) -> Result<Option<CommitGuard>, CommitOutcome> {
         let mut state = self.state.lock();
-        let Some(leader) = state.replica.leader().filter(|leader| leader.epoch() == epoch) else {
+        // Closed meanwhile: whoever waited then has been told, and nobody will be again.
+        let Some(leader) = state.replica.leader().filter(|leader| leader.epoch() == epoch && !state.closed) else {
             return Err(CommitOutcome::NotLeader);
         };
         if leader.is_below_min(state.replica.settings()) {

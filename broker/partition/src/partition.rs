@@ -122,7 +122,7 @@ pub(crate) struct State {
     pub(crate) commits: CommitWaiters,
     /// What the controller is to be asked, until somebody takes it.
     pub(crate) proposal: Option<IsrProposal>,
-    closed: bool,
+    pub(crate) closed: bool,
 }
 
 /// What to do when no lock is held any more.

@@ -174,6 +174,15 @@ fn a_producer_is_told_when_all_in_sync_replicas_have_its_records() {
 }
 
 #[test]
+fn nobody_begins_to_wait_at_a_partition_that_was_closed_meanwhile() {
+    let [leader, _follower] = &pair(&LogConfig::default());
+    append(leader, &["a"]).unwrap();
+    leader.partition.close().unwrap();
+    let late = leader.partition.when_committed(Offset(1), LeaderEpoch(1), Arc::new(Told::default()));
+    assert!(matches!(late, Err(CommitOutcome::NotLeader)));
+}
+
+#[test]
 fn a_producer_is_told_when_too_few_are_in_sync_or_another_leads() {
     let brokers = pair(&LogConfig::default());
     append(&brokers[0], &["a"]).unwrap();
