@@ -3,14 +3,19 @@
 //! What must hold: of the network threads no more than half are inside writes to one disk, so that a disk that hangs does not take all of them;
 //! after a write that was held up, the disk threads have the disk to themselves for a while, and longer each time it happens again.
 
+use std::cell::RefCell;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// A write into the page cache is over in well under this, even when the thread loses its core meanwhile: one that takes longer has waited
-/// for the disk.
-const HELD_UP: Duration = Duration::from_millis(20);
+/// A write into the page cache is over in well under this: one that takes longer, not counting how long the thread waited for a core, has
+/// waited for the disk.
+const HELD_UP: Duration = Duration::from_millis(10);
+/// How old a thread's reading of its waits for a core may be.
+const READING_AGE_MAX: Duration = Duration::from_millis(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// After so long without being held up the disk is trusted as at first.
@@ -68,13 +73,48 @@ impl Pace {
         if others >= self.writers_max || !self.trust.lock().allows(began) {
             return None;
         }
+        let waited_before = waited_for_core(began, READING_AGE_MAX);
         let written = write();
         let ended = Instant::now();
-        if ended.saturating_duration_since(began) >= HELD_UP {
+        let took = ended.saturating_duration_since(began);
+        if took >= HELD_UP && took.saturating_sub(waited_for_core(ended, Duration::ZERO) - waited_before) >= HELD_UP {
             self.trust.lock().held_up(ended);
         }
         Some(written)
     }
+}
+
+/// How long this thread has been ready to run without a core, in all its life, as far as the system tells.
+fn waited_for_core(now: Instant, age_max: Duration) -> Duration {
+    READING.with_borrow_mut(|reading| {
+        if reading.at.is_none_or(|at| now.saturating_duration_since(at) > age_max) {
+            let mut text = [0; 80];
+            let length = reading.file.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+            reading.waited = wait_of(&text[..length]).unwrap_or(reading.waited);
+            reading.at = Some(now);
+        }
+        reading.waited
+    })
+}
+
+struct Reading {
+    file: Option<File>,
+    at: Option<Instant>,
+    waited: Duration,
+}
+
+thread_local! {
+    static READING: RefCell<Reading> = RefCell::new(Reading {
+        file: File::open("/proc/thread-self/schedstat").ok(),
+        at: None,
+        waited: Duration::ZERO,
+    });
+}
+
+/// The second number: nanoseconds on a run queue.
+fn wait_of(schedstat: &[u8]) -> Option<Duration> {
+    let text = std::str::from_utf8(schedstat).ok()?;
+    text.split_ascii_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
 #[cfg(test)]
@@ -119,6 +159,12 @@ mod tests {
             *deepest += 1;
             nest(pace, deepest);
         });
+    }
+
+    #[test]
+    fn waiting_for_a_core_is_the_second_number() {
+        assert_eq!(wait_of(b"388710 2500 1\n"), Some(Duration::from_nanos(2_500)));
+        assert_eq!(wait_of(b""), None);
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub(crate) enum FrameError {
 #[derive(Debug)]
 pub(crate) struct FrameReader {
     buffer: BytesMut,
+    /// What the buffer can hold in all, with the frames that were cut from it.
+    buffer_bytes: usize,
     /// Size of the frame whose body is being read, and its charge so far.
     coming: Option<(usize, Charge)>,
     /// What may be read behind the coming frame.
@@ -66,6 +68,7 @@ impl FrameReader {
     pub(crate) fn new(max_bytes: u32, budget: ByteBudget) -> Self {
         Self {
             buffer: BytesMut::new(),
+            buffer_bytes: 0,
             coming: None,
             ahead: Charge::default(),
             expected_bytes: READ_BYTES,
@@ -160,8 +163,8 @@ impl FrameReader {
 
     /// Holds no memory while nothing comes.
     fn let_go(&mut self) {
-        if self.buffer.is_empty() && self.buffer.capacity() > 0 {
-            buffers::give(std::mem::take(&mut self.buffer));
+        if self.buffer.is_empty() && self.buffer_bytes > 0 {
+            buffers::give(std::mem::take(&mut self.buffer), std::mem::take(&mut self.buffer_bytes));
         }
         if self.is_empty() {
             self.ahead = Charge::default();
@@ -186,10 +189,11 @@ impl FrameReader {
                 (room, room)
             }
         };
-        if self.buffer.capacity() == 0 && room > READ_BYTES {
+        if self.buffer_bytes == 0 && room > READ_BYTES {
             self.buffer = buffers::take();
         }
         self.buffer.reserve(wanted.max(room));
+        self.buffer_bytes = self.buffer_bytes.max(self.buffer.capacity());
         room
     }
 
