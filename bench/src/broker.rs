@@ -112,7 +112,7 @@ impl Drop for Broker {
 const TICKS_A_SECOND: f64 = 100.0;
 
 /// User and system time: fields 14 and 15, counted behind the name in parentheses, which may hold anything.
-fn cpu_seconds(stat: &str) -> Option<f64> {
+pub(crate) fn cpu_seconds(stat: &str) -> Option<f64> {
     let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
     let user: f64 = fields.next()?.parse().ok()?;
     let system: f64 = fields.next()?.parse().ok()?;

@@ -2,6 +2,7 @@
 //! one is not kept. `broker` starts and looks at the process under test; `report` prints and saves.
 
 mod broker;
+mod compare;
 mod consumer_lab;
 mod failover;
 mod report;
@@ -11,6 +12,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+
+use crate::compare::Scenario;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
@@ -27,6 +30,22 @@ enum Command {
     Failover(failover::Options),
     /// The consumer tuning lab: fetch settings A to D with the Java client.
     ConsumerLab(consumer_lab::Options),
+    /// CPU per record, throughput and memory over sizes, batches, codecs and acks, with a light client.
+    ProducerLadder(compare::Options),
+    /// The tuning ladder with the Java client.
+    JavaLadder(compare::Options),
+    /// Latency at five rates.
+    LatencyAtLoad(compare::Options),
+    /// What it costs to have every acknowledged record on disk.
+    GroupCommit(compare::Options),
+    /// Start, idling, restart and recovery.
+    Life(compare::Options),
+    /// 10,000 partitions that nobody uses.
+    ManyPartitions(compare::Options),
+    /// 5,000 connections that say nothing.
+    ManyConnections(compare::Options),
+    /// All that compare with the peer, one after the other; --save names a folder.
+    All(compare::Options),
 }
 
 /// What all measurements take.
@@ -61,6 +80,14 @@ fn measure(command: &Command) -> anyhow::Result<bool> {
             Command::Smoke(options) => smoke::run(options).await,
             Command::ConsumerLab(options) => consumer_lab::run(options),
             Command::Failover(options) => failover::run(options).await,
+            Command::ProducerLadder(options) => compare::run(&[Scenario::ProducerLadder], options).await,
+            Command::JavaLadder(options) => compare::run(&[Scenario::JavaLadder], options).await,
+            Command::LatencyAtLoad(options) => compare::run(&[Scenario::LatencyAtLoad], options).await,
+            Command::GroupCommit(options) => compare::run(&[Scenario::GroupCommit], options).await,
+            Command::Life(options) => compare::run(&[Scenario::Life], options).await,
+            Command::ManyPartitions(options) => compare::run(&[Scenario::ManyPartitions], options).await,
+            Command::ManyConnections(options) => compare::run(&[Scenario::ManyConnections], options).await,
+            Command::All(options) => compare::run(&Scenario::ALL, options).await,
         }
     })
 }

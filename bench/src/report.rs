@@ -64,20 +64,21 @@ impl Report {
         let markdown = self.markdown();
         println!("{markdown}");
         if let Some(path) = save {
-            let arguments: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('/')).collect();
-            let text = format!(
-                "# {title}\n\n`cargo xtask bench {}`\n\n{}\n\n{markdown}",
-                arguments.join(" ").replace(" --broker", ""),
-                machine()
-            );
+            let text = format!("# {title}\n\n`cargo xtask bench {}`\n\n{}\n\n{markdown}", command_line(), machine());
             std::fs::write(path, text).with_context(|| format!("can't write {}", path.display()))?;
         }
         Ok(self.passes())
     }
 }
 
+/// What this was asked to measure.
+pub(crate) fn command_line() -> String {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('/')).collect();
+    arguments.join(" ").replace(" --broker", "")
+}
+
 /// The machine the figures are from: without it they mean little.
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     let first = |file: &str, key: &str| {
         let text = std::fs::read_to_string(file).unwrap_or_default();
         let line = text.lines().find(|line| line.starts_with(key)).unwrap_or_default();

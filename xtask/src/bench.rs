@@ -9,7 +9,7 @@ use crate::run::{cargo, step, workspace_root};
 /// Options of `cargo xtask bench`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to measure: `smoke`, `failover` or `consumer-lab`, with its options.
+    /// What to measure (`smoke`, `producer-ladder`, `all`, ...; `--help` names them), with its options.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     what: Vec<String>,
 }

@@ -17,7 +17,7 @@ const CONTROLLER_PORT: u16 = 9093;
 /// 22 characters that both take for a cluster's id.
 const CLUSTER_ID: &str = "ZmFpbG92ZXItY2x1c3Rlcg";
 /// Java's, as Kafka's own start script has them.
-const JAVA: [&str; 7] = [
+pub(crate) const JAVA: [&str; 7] = [
     "-Xms1g",
     "-Xmx1g",
     "-server",
@@ -200,7 +200,7 @@ impl Cluster {
 }
 
 /// The jars of Apache Kafka's broker, gathered once from its published artifacts.
-fn kafka_jars() -> Result<String> {
+pub(crate) fn kafka_jars() -> Result<String> {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../e2e/compat/tools");
     let output = std::process::Command::new(tools).arg("jars").stderr(Stdio::inherit()).output()?;
     if !output.status.success() {

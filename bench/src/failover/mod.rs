@@ -23,6 +23,7 @@ use crate::Common;
 use crate::report::Report;
 use clients::{Clients, Kind, now_ms};
 use cluster::{Cluster, Make};
+pub(crate) use cluster::{JAVA, kafka_jars};
 
 const TOPIC: &str = "failover";
 const BROKERS: i32 = 3;

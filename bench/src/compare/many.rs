@@ -1,0 +1,89 @@
+//! What much of something costs although nobody uses it: partitions, connections.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use tokio::time::sleep;
+
+use super::Bench;
+use super::samples::{Metric, Wanted};
+use super::side::Side;
+
+const PARTITIONS_A_TOPIC: i32 = 100;
+const TOPICS: u64 = 100;
+const CONNECTIONS: u64 = 5_000;
+const SETTLES: Duration = Duration::from_secs(10);
+const IDLE_SECONDS: u64 = 15;
+
+const MEMORY: Metric = Metric { name: "memory", unit: "MiB", wanted: Wanted::Nothing };
+const IDLE_CPU: Metric = Metric { name: "idle CPU", unit: "% of a core", wanted: Wanted::AtMost(1.0) };
+const CREATION: Metric = Metric { name: "creation", unit: "s", wanted: Wanted::Nothing };
+const START: Metric = Metric { name: "start after a clean stop", unit: "s", wanted: Wanted::AtMost(0.1) };
+
+pub(super) async fn partitions(bench: &mut Bench<'_>) -> Result<()> {
+    let topics = bench.scaled(TOPICS);
+    let case = format!("{} partitions", topics * u64::from(PARTITIONS_A_TOPIC.unsigned_abs()));
+    for round in 1..=bench.options.rounds {
+        for make in bench.makes() {
+            let mut side = Side::prepare(make, &bench.options.common.broker, &[])?;
+            side.up().await?;
+            let began = Instant::now();
+            for topic in 0..topics {
+                side.create_topic(&format!("many-{topic}"), PARTITIONS_A_TOPIC, &[]).await?;
+            }
+            bench.samples.add(&case, make, round, CREATION, began.elapsed().as_secs_f64())?;
+            idle(bench, &side, &case, round).await?;
+            side.end(Signal::TERM)?;
+            let began = Instant::now();
+            side.up().await?;
+            bench.samples.add(&case, make, round, START, began.elapsed().as_secs_f64())?;
+            side.end(Signal::TERM)?;
+        }
+    }
+    Ok(())
+}
+
+async fn idle(bench: &mut Bench<'_>, side: &Side, case: &str, round: u32) -> Result<()> {
+    sleep(SETTLES).await;
+    let (before, began) = (side.usage()?, Instant::now());
+    sleep(Duration::from_secs(IDLE_SECONDS)).await;
+    let (after, took) = (side.usage()?, began.elapsed().as_secs_f64());
+    bench.samples.add(case, side.make, round, MEMORY, after.resident_mib)?;
+    let percent = 100.0 * (after.cpu_seconds - before.cpu_seconds) / took;
+    bench.samples.add(case, side.make, round, IDLE_CPU, percent)
+}
+
+/// ApiVersions version 0, from a client without a name.
+const HELLO: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 0xff, 0xff];
+
+pub(super) async fn connections(bench: &mut Bench<'_>) -> Result<()> {
+    let count = bench.scaled(CONNECTIONS);
+    let hard = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard })
+        .context("can't raise the limit of open files")?;
+    let case = format!("{count} connections");
+    for round in 1..=bench.options.rounds {
+        for make in bench.makes() {
+            let mut side = Side::prepare(make, &bench.options.common.broker, &[])?;
+            side.up().await?;
+            let held = (0..count).map(|_| connect(side.address())).collect::<Result<Vec<_>>>()?;
+            idle(bench, &side, &case, round).await?;
+            drop(held);
+            side.end(Signal::TERM)?;
+        }
+    }
+    Ok(())
+}
+
+fn connect(address: &str) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(address).with_context(|| format!("can't connect to {address}"))?;
+    stream.write_all(&HELLO)?;
+    let mut size = [0; 4];
+    stream.read_exact(&mut size)?;
+    let mut answer = vec![0; usize::try_from(u32::from_be_bytes(size))?];
+    stream.read_exact(&mut answer)?;
+    Ok(stream)
+}

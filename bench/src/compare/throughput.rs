@@ -1,0 +1,230 @@
+//! What records cost and how many go through: a light client over sizes, batches, codecs and acks; and the tuning ladder with the Java client.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use super::samples::{Metric, Wanted};
+use super::side::Side;
+use super::{Bench, client, output_of};
+
+const CPU_PRODUCED: Metric =
+    Metric { name: "broker CPU per record produced", unit: "µs", wanted: Wanted::AtMost(0.35) };
+const RATE_PRODUCED: Metric = Metric { name: "produced", unit: "records/s", wanted: Wanted::AtLeast(1.0) };
+const CPU_CONSUMED: Metric =
+    Metric { name: "broker CPU per record consumed", unit: "µs", wanted: Wanted::AtMost(0.6) };
+const RATE_CONSUMED: Metric = Metric { name: "consumed", unit: "records/s", wanted: Wanted::AtLeast(1.0) };
+const PEAK: Metric = Metric { name: "peak memory", unit: "MiB", wanted: Wanted::AtMost(1.0 / 12.0) };
+const P99_ACKNOWLEDGED: Metric = Metric { name: "99 % acknowledged within", unit: "ms", wanted: Wanted::Nothing };
+
+/// Name, batch.size and linger.ms: the Java client's defaults, and what tuning guides begin with.
+const BATCHES: [(&str, u32, u32); 2] = [("16 KB/5 ms", 16_384, 5), ("64 KB/10 ms", 65_536, 10)];
+
+struct Work {
+    case: String,
+    record_bytes: u32,
+    records: u64,
+    settings: Vec<String>,
+}
+
+fn work(name: &str, record_bytes: u32, records: u64, batch: (&str, u32, u32), codec: &str, acks: &str) -> Work {
+    let settings = [
+        ("batch.size", batch.1.to_string()),
+        ("linger.ms", batch.2.to_string()),
+        ("compression.codec", codec.to_owned()),
+    ];
+    let mut settings: Vec<_> = settings.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+    settings.push(format!("request.required.acks={acks}"));
+    let acks_shown = if acks == "-1" { "" } else { ", acks=1" };
+    Work { case: format!("{name}, {}, {codec}{acks_shown}", batch.0), record_bytes, records, settings }
+}
+
+fn ladder(bench: &Bench<'_>) -> Vec<Work> {
+    let mut all = Vec::new();
+    for (name, bytes, records) in [("1 KB", 1024, 1_000_000), ("100 B", 100, 3_000_000)] {
+        let records = bench.scaled(records);
+        for batch in BATCHES {
+            for codec in ["none", "lz4"] {
+                all.push(work(name, bytes, records, batch, codec, "-1"));
+            }
+        }
+        all.push(work(name, bytes, records, BATCHES[1], "zstd", "-1"));
+        all.push(work(name, bytes, records, BATCHES[1], "none", "1"));
+    }
+    all.retain(|work| bench.options.wants(&work.case));
+    all
+}
+
+pub(super) async fn producer_ladder(bench: &mut Bench<'_>) -> Result<()> {
+    let program = client("throughput")?;
+    let sides = bench.sides(&[]).await?;
+    for round in bench.rounds() {
+        for work in ladder(bench) {
+            for side in &sides {
+                let topic = format!("ladder-{round}");
+                side.create_topic(&topic, 1, &[]).await?;
+                side.forget_peak()?;
+                let produced = produce(&program, side, &topic, &work)?;
+                let consumed = consume(&program, side, &topic, &work)?;
+                let peak_mib = side.usage()?.peak_mib;
+                side.delete_topic(&topic).await?;
+                if round > 0 {
+                    let (case, make) = (&work.case, side.make);
+                    bench.samples.add(case, make, round, CPU_PRODUCED, produced.cpu_us)?;
+                    bench.samples.add(case, make, round, RATE_PRODUCED, produced.rate)?;
+                    bench.samples.add(case, make, round, CPU_CONSUMED, consumed.cpu_us)?;
+                    bench.samples.add(case, make, round, RATE_CONSUMED, consumed.rate)?;
+                    bench.samples.add(case, make, round, PEAK, peak_mib)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A run's figures for one record.
+pub(super) struct Cost {
+    cpu_us: f64,
+    pub(super) rate: f64,
+}
+
+fn cost_of(side: &Side, records: u64, run: impl FnOnce() -> Result<String>) -> Result<Cost> {
+    let (before, began) = (side.usage()?, Instant::now());
+    run()?;
+    let (after, took) = (side.usage()?, began.elapsed().as_secs_f64());
+    let records = records as f64;
+    Ok(Cost { cpu_us: 1e6 * (after.cpu_seconds - before.cpu_seconds) / records, rate: records / took })
+}
+
+fn light(program: &Path, side: &Side, topic: &str, records: u64) -> Command {
+    let mut command = Command::new(program);
+    command.args(["-t", topic, "-p", "0", "-u", "-c", &records.to_string(), "-b", side.address()]);
+    command
+}
+
+fn produce(program: &Path, side: &Side, topic: &str, work: &Work) -> Result<Cost> {
+    let mut command = light(program, side, topic, work.records);
+    command.args(["-P", "-s", &work.record_bytes.to_string()]);
+    command.args(work.settings.iter().flat_map(|setting| ["-X", setting]));
+    cost_of(side, work.records, || output_of(&mut command))
+}
+
+fn consume(program: &Path, side: &Side, topic: &str, work: &Work) -> Result<Cost> {
+    let mut command = light(program, side, topic, work.records);
+    cost_of(side, work.records, || output_of(command.args(["-C", "-o", "beginning"])))
+}
+
+/// 1 KB records in the batches of tuning guides, as many as go through.
+pub(super) fn produce_tuned(program: &Path, side: &Side, topic: &str, records: u64) -> Result<Cost> {
+    produce(program, side, topic, &work("1 KB", 1024, records, BATCHES[1], "none", "-1"))
+}
+
+/// Steps of the tuning ladder: each changes one thing.
+const STEPS: [(&str, &[&str]); 4] = [
+    ("1 acks=1, no linger", &["acks=1", "linger.ms=0"]),
+    ("2 64 KB/10 ms, lz4", &["acks=1", "linger.ms=10", "batch.size=65536", "compression.type=lz4"]),
+    ("3 acks=all", &["acks=all", "linger.ms=10", "batch.size=65536", "compression.type=lz4"]),
+    ("4 zstd", &["acks=all", "linger.ms=10", "batch.size=65536", "compression.type=zstd"]),
+];
+
+pub(super) async fn java_ladder(bench: &mut Bench<'_>) -> Result<()> {
+    let options = bench.options;
+    let sides = bench.sides(&[]).await?;
+    let records = bench.scaled(500_000);
+    let payload = payload()?;
+    for round in bench.rounds() {
+        for (case, settings) in STEPS.into_iter().filter(|(case, _)| options.wants(case)) {
+            for side in &sides {
+                let topic = format!("java-ladder-{round}");
+                side.create_topic(&topic, 4, &[]).await?;
+                side.forget_peak()?;
+                let mut said = String::new();
+                let cost = cost_of(side, records, || {
+                    said = output_of(&mut java_producer(side, &topic, records, payload.path(), settings))?;
+                    Ok(String::new())
+                })?;
+                let peak_mib = side.usage()?.peak_mib;
+                side.delete_topic(&topic).await?;
+                let (rate, p99_ms) = parse(&said)?;
+                if round > 0 {
+                    bench.samples.add(case, side.make, round, CPU_PRODUCED, cost.cpu_us)?;
+                    bench.samples.add(case, side.make, round, RATE_PRODUCED, rate)?;
+                    bench.samples.add(case, side.make, round, P99_ACKNOWLEDGED, p99_ms)?;
+                    bench.samples.add(case, side.make, round, PEAK, peak_mib)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn java_producer(side: &Side, topic: &str, records: u64, payload: &Path, settings: &[&str]) -> Command {
+    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../e2e/compat/tools"));
+    command.args(["run", "org.apache.kafka.tools.ProducerPerformance", "--topic", topic, "--throughput", "-1"]);
+    command.args(["--bootstrap-server", side.address(), "--num-records", &records.to_string(), "--payload-file"]);
+    command.arg(payload).arg("--command-property").args(settings);
+    command
+}
+
+/// Lines of 1 KB that compress as JSON does.
+fn payload() -> Result<tempfile::NamedTempFile> {
+    let words = [
+        "order",
+        "shipment",
+        "invoice",
+        "customer",
+        "warehouse",
+        "pending",
+        "delivered",
+        "express",
+        "standard",
+        "region",
+    ];
+    let mut seed = 7_u64;
+    let mut random = |bound: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(seed >> 33).unwrap_or(0) % bound
+    };
+    let mut file = tempfile::NamedTempFile::new()?;
+    for number in 0..10_000 {
+        let mut line = format!("{{\"id\":{number}");
+        while line.len() < 1_000 {
+            line +=
+                &format!(",\"{}_{}\":\"{}-{}\"", words[random(10)], random(50), words[random(10)], random(1_000_000));
+        }
+        line.truncate(1_022);
+        writeln!(file, "{line}\"}}")?;
+    }
+    file.flush()?;
+    Ok(file)
+}
+
+/// Records a second and the 99th percentile of the last line.
+fn parse(said: &str) -> Result<(f64, f64)> {
+    let line =
+        said.lines().rev().find(|line| line.contains("99.9th")).context("the Java producer printed no summary")?;
+    let before = |unit: &str| {
+        let text = line.split_once(unit)?.0.trim_end();
+        text.rsplit([' ', '(']).next()?.parse::<f64>().ok()
+    };
+    match (before("records/sec"), before("ms 99th")) {
+        (Some(rate), Some(p99_ms)) => Ok((rate, p99_ms)),
+        _ => bail!("not a summary: {line}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_java_producers_summary_is_read() {
+        let said = "100 records sent, 1.0 records/sec\n500000 records sent, 66800.5 records/sec (65.23 MB/sec), 5.2 ms avg latency, \
+                    300.0 ms max latency, 4 ms 50th, 9 ms 95th, 46 ms 99th, 80 ms 99.9th.\n";
+        assert_eq!(parse(said).unwrap(), (66_800.5, 46.0));
+        assert!(parse("nothing").is_err());
+    }
+}
