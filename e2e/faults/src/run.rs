@@ -17,6 +17,7 @@ use crate::faults::{self, Held};
 use crate::ledger::{Ledger, Partition, Read};
 use crate::load::{self, LIBRDKAFKA, Load, Manner, OWN};
 use crate::nemesis::{Kind, Nemesis};
+use crate::node::Node;
 use crate::report::{PartitionReport, Report};
 use crate::{Args, readback};
 use forebay_e2e_faults::network;
@@ -118,7 +119,10 @@ async fn broken(
                 *report.faults.entry(fault.kind.to_string()).or_default() += 1;
                 match faults::begin(brokers, fault).await {
                     Ok(begun) => held.extend(begun),
-                    Err(error) => ledger.problem(format!("{error:#}")),
+                    Err(error) => {
+                        ledger.problem(format!("{error:#}"));
+                        start_again(brokers, &held)?; // what it left half done
+                    }
                 }
             }
         }
@@ -130,6 +134,12 @@ async fn broken(
         faults::end(brokers, &held.fault).await?;
     }
     brokers.start_all()
+}
+
+/// Starts the brokers that don't run, though no fault holds them.
+fn start_again(brokers: &mut Brokers, held: &[Held]) -> Result<()> {
+    let is_held = |id: i32| held.iter().any(|held| held.fault.broker == id);
+    brokers.nodes.iter_mut().filter(|node| !node.runs() && !is_held(node.id)).try_for_each(Node::start)
 }
 
 async fn end_what_is_over(brokers: &mut Brokers, ledger: &Ledger, held: &mut Vec<Held>) -> Result<()> {
@@ -265,7 +275,7 @@ async fn finish(
     report.replicas_compared = compared;
     let (partitions, mut problems, errors) = ledger.take();
     problems.extend(differences);
-    problems.extend(brokers.nodes.iter().flat_map(crate::node::Node::panics));
+    problems.extend(brokers.nodes.iter().flat_map(Node::panics));
     report.problems = problems;
     report.client_errors = errors;
     tell(partitions, &logs, report);
