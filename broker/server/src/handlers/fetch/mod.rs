@@ -163,8 +163,9 @@ impl Fetch {
                 () = context.hurry.notified(), if self.reader.is_replica() => false,
                 () = broker.shutdown.cancelled() => false,
             };
-            if !grown {
-                return if growth.any() { self.read(broker, Look::Again) } else { read };
+            // A partition that was closed, or is led elsewhere now, may still be readable here and will wake nobody any more.
+            if !grown || growth.is_over() {
+                return if growth.any() || growth.is_over() { self.read(broker, Look::Again) } else { read };
             }
         }
     }

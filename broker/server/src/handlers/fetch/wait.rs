@@ -27,6 +27,11 @@ impl Growth {
         self.bytes.load(Ordering::SeqCst) > 0
     }
 
+    /// Whether some partition wakes nobody any more: from then on every sleep ends at once, so nobody may sleep again.
+    pub(super) fn is_over(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
     /// Sleeps until `wake_bytes` have come (true) or `until` is over (false).
     pub(super) async fn reach(&self, wake_bytes: u64, until: Instant) -> bool {
         self.wake_bytes.store(wake_bytes, Ordering::SeqCst);
@@ -102,7 +107,10 @@ mod tests {
     async fn a_partition_that_closes_ends_the_wait() {
         let growth = Growth::default();
         growth.start_over();
+        assert!(!growth.is_over());
         growth.closed();
         assert!(growth.reach(10, soon()).await);
+        growth.start_over();
+        assert!(growth.is_over(), "a second sleep would be none");
     }
 }
