@@ -115,6 +115,7 @@ impl Broker {
             broker_id: BrokerId(config.broker_id),
             settings: config.quorum.clone(),
             address: reached.controller.clone(),
+            snapshot_after_bytes: config.metadata_snapshot_after_bytes,
         };
         let metadata = runtime
             .block_on(MetadataStore::open(quorum, Arc::clone(&config)))

@@ -25,6 +25,8 @@ pub struct BrokerConfig {
     pub rack: Option<String>,
     /// The quorum of a cluster of several brokers; none for a cluster of one.
     pub quorum: Option<QuorumSettings>,
+    /// `metadata.log.max.record.bytes.between.snapshots`.
+    pub metadata_snapshot_after_bytes: u64,
     /// `listeners` for clients and for replication, at least one: the controller listener is in `quorum`.
     pub listeners: Vec<Listener>,
     /// `advertised.listeners`: one for each of `listeners`, in the same order. Port 0 stands for the port that was bound.
@@ -219,6 +221,7 @@ impl BrokerConfig {
             cluster_id: r.given("forebay.cluster.id").map(str::to_owned),
             rack: r.given("broker.rack").map(str::to_owned),
             quorum,
+            metadata_snapshot_after_bytes: r.required("metadata.log.max.record.bytes.between.snapshots"),
             listeners,
             advertised_listeners,
             inter_broker_listener_name,

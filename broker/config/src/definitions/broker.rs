@@ -19,6 +19,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition::broker("inter.broker.listener.name", Kind::String, None, "The listener that replicas are fetched from; default: the first that is not the controller's."),
     Definition::broker("controller.quorum.voters", Kind::List, None, "The brokers that vote on metadata, 1, 3 or 5 as id@host:port of their controller listeners; the same on every broker of the cluster, voter or not. Without it the broker is a cluster of its own."),
     Definition::broker("controller.listener.names", Kind::List, Some("CONTROLLER"), "The one of `listeners` that only other brokers use, for the metadata quorum; counts only with `controller.quorum.voters`."),
+    Definition::broker("metadata.log.max.record.bytes.between.snapshots", Kind::Long, Some("4194304"), "The metadata log is replaced by a snapshot when it is so long, and four times as long as the snapshot before. Kafka's default is 20971520.").at_least(1).bytes(),
     Definition::broker("forebay.http.listener", Kind::String, Some("127.0.0.1:9644"), "Where /metrics, /livez, /readyz and /status are served.")
         .valid(Valid::Form(is_address, "host:port")),
     // Threads

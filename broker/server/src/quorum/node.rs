@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay_broker_config::QuorumSettings;
@@ -32,14 +31,12 @@ use super::{failover, members};
 pub(super) type Raft = openraft::Raft<Types, StateMachine>;
 
 /// Followers hear from their leader so often.
-const HEARTBEAT_MS: u64 = 200;
-/// A leader that was not heard of for a time between these is given up.
-const ELECTION_MIN_MS: u64 = 600;
-const ELECTION_MAX_MS: u64 = 1000;
+const HEARTBEAT_MS: u64 = 150;
+/// A voter that has not heard of its leader for the longer of these, and then for a time between them, stands for election.
+const ELECTION_MIN_MS: u64 = 400;
+const ELECTION_MAX_MS: u64 = 600;
 /// What a leader that stops waits for another to take over.
 const HANDOVER_MAX: Duration = Duration::from_secs(1);
-/// See [`Quorum::long_log_bytes`].
-const LONG_LOG_BYTES: u64 = 4 << 20;
 /// A log is replaced when it is so many times as long as the snapshot before.
 const LONG_LOG_FACTOR: u64 = 4;
 
@@ -84,6 +81,8 @@ pub(crate) struct OpenQuorum {
     pub(crate) settings: Option<QuorumSettings>,
     /// Where the controller listener is reached.
     pub(crate) address: Address,
+    /// A log below this is never replaced by a snapshot.
+    pub(crate) snapshot_after_bytes: u64,
 }
 
 /// This broker's part in the quorum.
@@ -101,8 +100,7 @@ pub(crate) struct Quorum {
     /// When the leader was last heard of in this life of the process.
     heard_at: Mutex<Option<Instant>>,
     tasks: Mutex<JoinSet<()>>,
-    /// A log below this is never replaced by a snapshot.
-    long_log_bytes: AtomicU64,
+    snapshot_after_bytes: u64,
     /// Leaders whose end is being looked into.
     pub(super) mourned: Mutex<BTreeSet<VoterId>>,
     /// Cancelled when this broker can take part no more, because its disk or its log failed.
@@ -120,7 +118,7 @@ impl std::fmt::Debug for Quorum {
 impl Quorum {
     /// Opens log and image and starts to take part; nothing is waited for.
     pub(crate) async fn open(open: OpenQuorum) -> Result<Arc<Self>, OpenQuorumError> {
-        let OpenQuorum { log_dir, cluster_id, broker_id, settings, address } = open;
+        let OpenQuorum { log_dir, cluster_id, broker_id, settings, address, snapshot_after_bytes } = open;
         let opened = tokio::task::spawn_blocking(move || open_files(&log_dir)).await;
         let (log, machine) = opened.map_err(|error| OpenQuorumError::Raft(error.to_string()))??;
         let own = VoterId { broker: broker_id, directory: log.directory() };
@@ -142,7 +140,7 @@ impl Quorum {
             waiting_for: Mutex::default(),
             heard_at: Mutex::default(),
             tasks: Mutex::default(),
-            long_log_bytes: AtomicU64::new(LONG_LOG_BYTES),
+            snapshot_after_bytes,
             mourned: Mutex::default(),
             failed: CancellationToken::new(),
             closing: CancellationToken::new(),
@@ -245,11 +243,6 @@ impl Quorum {
                 quorum.mourned.lock().remove(&leader);
             });
         }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn set_long_log_bytes(&self, bytes: u64) {
-        self.long_log_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Who this broker is to the others.
@@ -399,10 +392,7 @@ async fn shorten_log(quorum: Arc<Quorum>) {
         if bytes < asked_at_bytes {
             asked_at_bytes = 0;
         }
-        let long = quorum
-            .long_log_bytes
-            .load(Ordering::Relaxed)
-            .max(quorum.machine.snapshot_bytes().saturating_mul(LONG_LOG_FACTOR));
+        let long = quorum.snapshot_after_bytes.max(quorum.machine.snapshot_bytes().saturating_mul(LONG_LOG_FACTOR));
         if bytes < asked_at_bytes.max(long) {
             continue;
         }

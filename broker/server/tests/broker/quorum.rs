@@ -271,3 +271,27 @@ fn described_voters(client: &mut Client) -> Vec<i64> {
     let voters = answer.topics.iter().flat_map(|topic| &topic.partitions).flat_map(|one| &one.current_voters);
     voters.map(|voter| i64::from(voter.replica_id)).collect()
 }
+
+#[test]
+fn a_broker_that_was_away_for_long_gets_a_snapshot_and_goes_on_behind_it() {
+    let mut cluster = Cluster::started_with(3, &["metadata.log.max.record.bytes.between.snapshots=4000"]);
+    create_one(&mut cluster.client(0), "before");
+    let away = (cluster.leader() + 1) % 3;
+    cluster.kill(away);
+    let mut client = cluster.client((away + 1) % 3);
+    for number in 0..60 {
+        create_one(&mut client, &format!("meanwhile-{number:02}"));
+    }
+    let metadata = |id: usize| cluster.path(id).join("data/__cluster_metadata-0");
+    let begins_at_0 = |id: usize| metadata(id).join("00000000000000000000.log").exists();
+    eventually("the log is shortened", || (!begins_at_0((away + 1) % 3) && !begins_at_0((away + 2) % 3)).then_some(()));
+    cluster.start(&[away]);
+    create_one(&mut client, "after");
+    let all = topics(&mut client);
+    assert_eq!(all.len(), 62);
+    eventually("it has all", || (topics(&mut cluster.client(away)) == all).then_some(()));
+    // What it was given outlives the process.
+    cluster.kill(away);
+    cluster.start(&[away]);
+    eventually("it has all still", || (topics(&mut cluster.client(away)) == all).then_some(()));
+}

@@ -35,6 +35,10 @@ struct Alone {
 
 impl Alone {
     fn open(dir: &Arc<LogDir>) -> Result<Self, OpenQuorumError> {
+        Self::open_with(dir, 4 << 20)
+    }
+
+    fn open_with(dir: &Arc<LogDir>, snapshot_after_bytes: u64) -> Result<Self, OpenQuorumError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let open = OpenQuorum {
             log_dir: Arc::clone(dir),
@@ -42,6 +46,7 @@ impl Alone {
             broker_id: BrokerId(0),
             settings: None,
             address: Address::default(),
+            snapshot_after_bytes,
         };
         let store = runtime.block_on(MetadataStore::open(open, config()))?;
         let led = async { store.leadership().wait_for(|now| now.here).await.map(drop) };
@@ -67,7 +72,10 @@ fn open(path: &Path) -> Alone {
 }
 
 fn open_in(dir: &Arc<LogDir>) -> Alone {
-    let store = Alone::open(dir).unwrap();
+    registered(Alone::open(dir).unwrap())
+}
+
+fn registered(store: Alone) -> Alone {
     let registration =
         BrokerRegistration { broker_id: BrokerId(0), cluster_id: CLUSTER.to_owned(), ..BrokerRegistration::default() };
     let Reply::Registered(Ok(broker_epoch)) = store.submit(Command::RegisterBroker(registration)).unwrap() else {
@@ -154,8 +162,7 @@ fn many_callers_at_once_all_get_their_own_answer() {
 #[test]
 fn a_log_that_has_grown_long_is_replaced_by_a_snapshot() {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    store.store.quorum.set_long_log_bytes(100_000);
+    let store = registered(Alone::open_with(&log_dir(dir.path()), 100_000).unwrap());
     let long = "x".repeat(200);
     let (mut rounds, mut longest) = (0, 0);
     while rounds < 1000 && store.size_bytes() >= longest {
