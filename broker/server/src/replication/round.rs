@@ -142,17 +142,20 @@ mod tests {
         PartitionData { high_watermark, log_start_offset, records: Some(Records::empty()), ..PartitionData::default() }
     }
 
-    fn said(data: PartitionData) -> Told {
-        told(&ask(0), &data)
+    fn said(data: &PartitionData) -> Told {
+        told(&ask(0), data)
     }
 
     #[test]
     fn only_what_is_new_is_worth_a_disk_threads_time() {
-        assert!(matches!(said(data(8, 2)), Told::Nothing));
-        assert!(matches!(said(data(9, 2)), Told::Do(What::Append { high_watermark: Offset(9), .. })), "more is safe");
-        assert!(matches!(said(data(8, 3)), Told::Do(What::Append { log_start: Offset(3), .. })), "records are deleted");
+        assert!(matches!(said(&data(8, 2)), Told::Nothing));
+        assert!(matches!(said(&data(9, 2)), Told::Do(What::Append { high_watermark: Offset(9), .. })), "more is safe");
+        assert!(
+            matches!(said(&data(8, 3)), Told::Do(What::Append { log_start: Offset(3), .. })),
+            "records are deleted"
+        );
         let records = Some(Records::Bytes(Bytes::from_static(b"batch")));
-        assert!(matches!(said(PartitionData { records, ..data(8, 2) }), Told::Do(What::Append { .. })));
+        assert!(matches!(said(&PartitionData { records, ..data(8, 2) }), Told::Do(What::Append { .. })));
     }
 
     #[test]
@@ -165,17 +168,17 @@ mod tests {
     #[test]
     fn logs_that_part_and_positions_outside_are_told_apart_from_refusals() {
         let parts = PartitionData { diverging_epoch: EpochEndOffset { epoch: 2, end_offset: 7 }, ..data(-1, -1) };
-        let Told::Do(What::Diverging { leader_end, .. }) = said(parts) else { panic!("the logs part") };
+        let Told::Do(What::Diverging { leader_end, .. }) = said(&parts) else { panic!("the logs part") };
         assert_eq!(leader_end, EpochEnd { epoch: LeaderEpoch(2), end: Offset(7) });
         let outside =
             PartitionData { error_code: ErrorCode::OffsetOutOfRange.code(), last_stable_offset: 90, ..data(-1, 50) };
-        let told = said(outside);
+        let told = said(&outside);
         assert!(
             matches!(told, Told::Do(What::OutOfRange { log_start: Offset(50), log_end: Offset(90), .. })),
             "{told:?}"
         );
         let fenced = PartitionData { error_code: ErrorCode::FencedLeaderEpoch.code(), ..data(-1, -1) };
-        assert!(matches!(said(fenced), Told::Refused(ErrorCode::FencedLeaderEpoch)));
+        assert!(matches!(said(&fenced), Told::Refused(ErrorCode::FencedLeaderEpoch)));
     }
 
     #[test]
