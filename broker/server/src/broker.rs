@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use forebay_broker_config::{BrokerConfig, ThreadsInForce};
 use forebay_broker_machines::metadata::{BrokerLife, CLUSTER_METADATA_TOPIC, Command, Endpoint, Reply};
-use forebay_broker_storage::{LogDir, read_topic_id};
+use forebay_broker_storage::{DiskFull, LogDir, read_topic_id};
 use forebay_broker_wire::types::{BrokerId, Uuid};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -99,6 +99,15 @@ impl std::fmt::Debug for Broker {
 }
 
 impl Broker {
+    /// Whether there is room for new partitions. Asked only where they would all come here: of others' disks nothing is known.
+    pub(crate) fn check_room(&self) -> Result<(), DiskFull> {
+        if self.metadata.image().live_brokers().nth(1).is_some() {
+            return Ok(());
+        }
+        let usable = self.partitions.dirs.iter().filter(|dir| dir.log_dir.poisoned().is_none());
+        usable.map(|dir| dir.log_dir.check_room()).reduce(Result::or).unwrap_or(Ok(()))
+    }
+
     /// Claims the directories, begins to take part in the metadata quorum and starts the disk threads; no partition is open yet, and no
     /// leader is waited for. Blocks.
     pub(crate) fn open(
@@ -109,8 +118,11 @@ impl Broker {
     ) -> anyhow::Result<Self> {
         let metrics = Metrics::new().context("cannot set up the metrics")?;
         let claimed = log_dirs::claim(&config)?;
+        let located = claimed.locate_logs()?;
+        let from_others = config.quorum.is_some();
         let quorum = OpenQuorum {
-            log_dir: Arc::clone(claimed.home(config.quorum.is_some())?),
+            log_dir: Arc::clone(claimed.home(from_others)?),
+            partition: located.keys().min().filter(|_| !from_others).cloned(),
             cluster_id: claimed.cluster_id.clone(),
             broker_id: BrokerId(config.broker_id),
             settings: config.quorum.clone(),
@@ -120,7 +132,6 @@ impl Broker {
         let metadata = runtime
             .block_on(MetadataStore::open(quorum, Arc::clone(&config)))
             .context("cannot open the metadata log")?;
-        let located = claimed.locate_logs()?;
         let alarm = PanicAlarm::new(shutdown.clone());
         let threads = config.threads.in_force(cgroup::usable_cores());
         let dirs = host_dirs(claimed.dirs, threads.network, &metrics, &alarm)?;

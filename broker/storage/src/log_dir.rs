@@ -244,9 +244,9 @@ impl LogDir {
         self.reserve_bytes.store(reserve_bytes, Relaxed);
     }
 
-    /// True when appends of clients are refused because the disk is nearly full.
-    pub fn is_full(&self) -> bool {
-        self.check_space(0).is_err()
+    /// Whether clients' appends and new logs are taken: not when the disk is nearly full.
+    pub fn check_room(&self) -> Result<(), DiskFull> {
+        self.check_space(0)
     }
 
     /// Refuses `bytes` more when they would eat into the reserve. Near the reserve it asks the file system each time.

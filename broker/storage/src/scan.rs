@@ -4,7 +4,7 @@
 //! index. It never trusts a length: a batch that would end beyond the bound is invalid, not read.
 
 use forebay_broker_wire::{
-    records::{BatchHeader, HEADER_BYTES},
+    records::{BatchError, BatchHeader, HEADER_BYTES},
     types::Offset,
 };
 
@@ -93,6 +93,10 @@ impl<'a> Scanner<'a> {
         let header = match BatchHeader::parse(self.bytes(HEADER_BYTES.min(left))?.unwrap_or_default()) {
             Ok(header) if header.base_offset >= Offset(0) => header,
             Ok(header) => return Ok(Step::Invalid(format!("base offset {} is negative", header.base_offset))),
+            // Said to clients it would mean something else.
+            Err(BatchError::UnsupportedMagic(magic)) => {
+                return Ok(Step::Invalid(format!("no batch of format 2 stands here: its magic is {magic}")));
+            }
             Err(error) => return Ok(Step::Invalid(error.to_string())),
         };
         let batch = LocatedBatch { position: self.position, header };

@@ -9,7 +9,7 @@ use forebay_broker_wire::messages::create_partitions::{
 };
 use forebay_broker_wire::types::{BrokerId, ErrorCode};
 
-use super::error_code::{Failure, code_of_create_partitions, failure_of_submit};
+use super::error_code::{Failure, code_of_create_partitions, failure_of_submit, no_room};
 use super::request::RequestContext;
 use crate::broker::Broker;
 
@@ -19,8 +19,14 @@ pub(super) async fn handle(
     request: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse {
     let topics = request.topics.iter().map(read).collect();
-    let decided = match broker.submit(Command::CreatePartitions { topics, validate_only: request.validate_only }).await
-    {
+    let submitted = match broker.check_room() {
+        Ok(()) => {
+            let submitted = broker.submit(Command::CreatePartitions { topics, validate_only: request.validate_only });
+            submitted.await.map_err(|error| failure_of_submit(&error))
+        }
+        Err(full) => Err(no_room(&full)),
+    };
+    let decided = match submitted {
         Ok(Reply::PartitionsCreated(results)) => {
             let refuse = |error| Failure::new(code_of_create_partitions(&error), error.to_string());
             results.into_iter().map(|result| result.map_err(refuse)).collect()
@@ -29,7 +35,7 @@ pub(super) async fn handle(
             Err(Failure::new(ErrorCode::UnknownServerError, "the controller gave no answer"));
             request.topics.len()
         ],
-        Err(error) => vec![Err(failure_of_submit(&error)); request.topics.len()],
+        Err(failure) => vec![Err(failure); request.topics.len()],
     };
     // A name that comes twice is refused by the controller, and answered once.
     let mut seen = BTreeSet::new();

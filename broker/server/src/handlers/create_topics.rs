@@ -10,7 +10,7 @@ use forebay_broker_wire::messages::create_topics::{
 };
 use forebay_broker_wire::types::{BrokerId, ErrorCode, Str, Uuid};
 
-use super::error_code::{Failure, code_of_create_topic, failure_of_submit};
+use super::error_code::{Failure, code_of_create_topic, failure_of_submit, no_room};
 use super::request::RequestContext;
 use crate::broker::Broker;
 use crate::metadata::effective::Beneath;
@@ -43,6 +43,9 @@ async fn submit(
     validate_only: bool,
 ) -> Vec<Result<CreatedTopic, Failure>> {
     let count = topics.len();
+    if let Err(full) = broker.check_room() {
+        return vec![Err(no_room(&full)); count];
+    }
     match broker.submit(Command::CreateTopics { topics, validate_only }).await {
         Ok(Reply::TopicsCreated(results)) => {
             let refuse = |error| Failure::new(code_of_create_topic(&error), error.to_string());

@@ -8,7 +8,7 @@ use forebay_broker_machines::metadata::{
     AlterConfigsError, CreatePartitionsError, CreateTopicError, DeleteTopicError, ElectLeadersError, ReassignError,
 };
 use forebay_broker_partition::{AppendError, InvalidBatch, ReadError, SequenceError, UpdateError};
-use forebay_broker_storage::{AppendError as LogAppendError, LogError};
+use forebay_broker_storage::{AppendError as LogAppendError, DiskFull, LogError};
 use forebay_broker_wire::types::ErrorCode;
 
 use crate::coordinators::Unavailable;
@@ -120,6 +120,11 @@ pub(crate) fn code_of_reassign(error: &ReassignError) -> ErrorCode {
 /// A reply of another kind than the command's: never, unless the two ends are of different releases.
 pub(crate) fn no_answer() -> Failure {
     Failure::new(ErrorCode::UnknownServerError, "the controller gave no answer")
+}
+
+/// Refuses new partitions. Not a code that clients take for something that passes: they would try in silence.
+pub(super) fn no_room(full: &DiskFull) -> Failure {
+    Failure::new(ErrorCode::PolicyViolation, format!("there is no room for new partitions: {full}"))
 }
 
 /// A command that was not decided, or whose decision could not be kept: nothing has changed, and it may be tried again.

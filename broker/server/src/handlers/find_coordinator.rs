@@ -97,6 +97,10 @@ async fn ensure_topic(broker: &Arc<Broker>) -> Result<(), Failure> {
     if image.topic(CONSUMER_OFFSETS_TOPIC).is_some() {
         return Ok(());
     }
+    if let Err(full) = broker.check_room() {
+        let message = format!("cannot create __consumer_offsets: {full}");
+        return Err(Failure::new(ErrorCode::CoordinatorNotAvailable, message));
+    }
     let topic = consumer_offsets(&broker.config, &image);
     let command = Command::CreateTopics { topics: vec![topic], validate_only: false };
     let results = match broker.submit(command).await {

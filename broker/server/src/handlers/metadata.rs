@@ -81,6 +81,10 @@ async fn create_missing(broker: &Arc<Broker>, asked: &[MetadataRequestTopic]) ->
     if missing.is_empty() {
         return Vec::new();
     }
+    if let Err(full) = broker.check_room() {
+        tracing::warn!(topics = ?missing, %full, "topics that a client asked for are not created");
+        return missing.into_iter().map(|name| (name, ErrorCode::KafkaStorageError)).collect();
+    }
     let topics = missing.iter().map(|name| NewTopic { name: name.to_string(), ..NewTopic::default() }).collect();
     let submitted = broker.submit(Command::CreateTopics { topics, validate_only: false }).await;
     let Ok(Reply::TopicsCreated(results)) = submitted else {

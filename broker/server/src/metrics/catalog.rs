@@ -96,6 +96,11 @@ pub(crate) const LOG_DIR_MISSING_LOGS: Metric = metric(
     "Partitions whose logs had vanished from the directory when the broker started: their records are not here.",
     &["dir"],
 );
+pub(crate) const LOG_DIR_INCONSISTENT_LOGS: Metric = metric(
+    "forebay_log_dir_inconsistent_logs",
+    "Logs that were refused when they were opened, or lack records that no crash can have taken: the broker's log says which and what to do.",
+    &["dir"],
+);
 pub(crate) const FLUSH_DURATION: Metric =
     metric("forebay_flush_duration_seconds", "Duration of one fdatasync of a log.", &["dir"]);
 pub(crate) const THREAD_POOL_BUSY: Metric = metric(
@@ -184,6 +189,7 @@ pub const ALL: &[Metric] = &[
     LOG_DIR_BYTES,
     LOG_DIR_POISONED,
     LOG_DIR_MISSING_LOGS,
+    LOG_DIR_INCONSISTENT_LOGS,
     FLUSH_DURATION,
     QUORUM_LEADER,
     QUORUM_LED,

@@ -56,13 +56,22 @@ fn readiness_of_disks(broker: &Broker) -> (StatusCode, String) {
     let mut failed: Vec<_> = poisoned.map(|poisoned| (poisoned.dir, poisoned.reason)).collect();
     let all_failed = failed.len() == broker.partitions.dirs.len();
     failed.extend(broker.failed_dirs.iter().map(|dir| (dir.path.display().to_string(), dir.reason.clone())));
+    let shut = broker.partitions.failed();
     let (code, mut text) = if all_failed {
         (StatusCode::SERVICE_UNAVAILABLE, "not ready: no log dir takes writes\n".to_owned())
+    } else if shut > 0 {
+        let text = format!("not ready: {shut} partitions could not be opened and are tried again: see the log\n");
+        (StatusCode::SERVICE_UNAVAILABLE, text)
     } else {
         (StatusCode::OK, "ready\n".to_owned())
     };
     for (dir, reason) in failed {
         text.push_str(&format!("log dir {dir} takes no writes: {reason}\n"));
+    }
+    for dir in &broker.partitions.dirs {
+        for log in dir.log_dir.inconsistent_logs() {
+            text.push_str(&format!("log {log} lacks records or was refused: see the log\n"));
+        }
     }
     (code, text)
 }

@@ -87,6 +87,8 @@ fn of_log_dirs(broker: &Broker, snapshot: &mut Snapshot) -> prometheus::Result<(
         snapshot.set(catalog::LOG_DIR_POISONED, &[&path], poisoned)?;
         let missing = u64::try_from(missing_logs(&dir.log_dir, &image, broker.id()).count()).unwrap_or(u64::MAX);
         snapshot.set(catalog::LOG_DIR_MISSING_LOGS, &[&path], as_float(missing))?;
+        let inconsistent = u64::try_from(dir.log_dir.inconsistent_logs().len()).unwrap_or(u64::MAX);
+        snapshot.set(catalog::LOG_DIR_INCONSISTENT_LOGS, &[&path], as_float(inconsistent))?;
         snapshot.set(catalog::LOG_DIR_BYTES, &[&path, "used"], as_float(broker.partitions.used_bytes(dir)))?;
         if let Ok(space) = dir.log_dir.disk().space(dir.log_dir.path()) {
             snapshot.set(catalog::LOG_DIR_BYTES, &[&path, "free"], as_float(space.free_bytes))?;

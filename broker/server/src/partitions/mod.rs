@@ -49,6 +49,8 @@ pub(crate) struct PartitionTable {
     shutdown: CancellationToken,
     /// A log was not opened because a stop came, or could not be closed: nothing may be said to be clean.
     incomplete: AtomicBool,
+    /// How many could not be opened: asked for while a change is in progress.
+    failed: AtomicUsize,
 }
 
 /// What only a change needs; one change at a time.
@@ -61,7 +63,8 @@ struct Following {
     assigned_epoch: Option<i64>,
     /// What could not be opened.
     failed: Vec<Key>,
-    /// What may lie on a directory that this life of the broker does without: beginning it anew elsewhere would be another log.
+    /// What may lie on a directory that this life of the broker does without (beginning it anew elsewhere would be another log), or was
+    /// found damaged.
     offline: Vec<Key>,
     /// A directory is missing, and no image was followed yet.
     first_without_all_dirs: bool,
@@ -76,6 +79,15 @@ pub(crate) struct Followed {
     pub(crate) image: Arc<MetadataImage>,
     /// Roles may be others than the image before had, whatever has changed in the image, when this is another.
     pub(crate) roles: (Option<i64>, u64),
+}
+
+/// Why a partition was not opened.
+#[derive(Debug, Clone, Copy)]
+enum Failure {
+    /// A full disk, say.
+    MayPass,
+    /// Somebody has to look at what is on the disk.
+    Damage,
 }
 
 /// What a change is made with.
@@ -113,6 +125,7 @@ impl PartitionTable {
             followed_version: AtomicI64::new(0),
             shutdown,
             incomplete: AtomicBool::new(false),
+            failed: AtomicUsize::new(0),
         }
     }
 
@@ -185,7 +198,12 @@ impl PartitionTable {
             changes.open.iter().map(|(topic, index)| self.place(topic, *index, &mut following.located)).collect();
         let failed = self.open_all(places, &changes.open, &means);
         following.opened_late += u64::from(!again.is_empty());
-        following.failed.extend(failed);
+        for (key, failure) in failed {
+            match failure {
+                Failure::MayPass => following.failed.push(key),
+                Failure::Damage => following.offline.push(key),
+            }
+        }
         self.configure(&changes.configure, &means);
         if registered {
             for (topic, index) in changes.assign.iter().chain(&again) {
@@ -195,6 +213,7 @@ impl PartitionTable {
             }
             following.assigned_epoch = Some(broker_epoch);
         }
+        self.failed.store(following.failed.len(), Ordering::Relaxed);
         following.image = Arc::clone(image);
         self.followed_version.store(image.version(), Ordering::Release);
     }
@@ -213,7 +232,12 @@ impl PartitionTable {
     }
 
     /// Gives those that could not be opened.
-    fn open_all(&self, places: Vec<Place>, open: &[(Arc<TopicImage>, PartitionIndex)], means: &Means<'_>) -> Vec<Key> {
+    fn open_all(
+        &self,
+        places: Vec<Place>,
+        open: &[(Arc<TopicImage>, PartitionIndex)],
+        means: &Means<'_>,
+    ) -> Vec<(Key, Failure)> {
         (means.progress)(Progress::ToOpen(places.len()));
         // Partitions of one topic come together: what holds for the topic is found once.
         let mut of_topic: Option<(Uuid, TopicConfig)> = None;
@@ -239,8 +263,8 @@ impl PartitionTable {
                     return;
                 }
                 let key = (place.topic_id, place.index);
-                if !self.open_one(place, &settings, means.metrics) {
-                    failed.lock().push(key);
+                if let Err(failure) = self.open_one(place, &settings, means.metrics) {
+                    failed.lock().push((key, failure));
                 }
                 (means.progress)(Progress::Opened);
             },
@@ -271,9 +295,9 @@ impl PartitionTable {
         self.followed_version.load(Ordering::Acquire) >= image.version()
     }
 
-    /// Whether something waits to be opened.
-    pub(crate) fn has_failed(&self) -> bool {
-        !self.following.lock().failed.is_empty()
+    /// How many partitions wait to be opened again.
+    pub(crate) fn failed(&self) -> usize {
+        self.failed.load(Ordering::Relaxed)
     }
 
     /// Replicas that this broker should have and cannot serve: not opened, or on a directory that has failed or is missing.
@@ -293,7 +317,7 @@ impl PartitionTable {
         let fewest = || {
             let logs_in = |dir: usize| located.values().filter(|located| **located == dir).count();
             let usable = (0..self.dirs.len()).filter(|dir| self.dirs[*dir].log_dir.poisoned().is_none());
-            usable.min_by_key(|dir| logs_in(*dir)).unwrap_or_default()
+            usable.min_by_key(|dir| (self.dirs[*dir].log_dir.check_room().is_err(), logs_in(*dir))).unwrap_or_default()
         };
         let dir = located.get(&name).copied().unwrap_or_else(fewest);
         located.insert(name, dir);
@@ -306,18 +330,18 @@ impl PartitionTable {
         }
     }
 
-    fn open_one(&self, place: Place, settings: &PartitionSettings, metrics: &Metrics) -> bool {
+    fn open_one(&self, place: Place, settings: &PartitionSettings, metrics: &Metrics) -> Result<(), Failure> {
         match open::open(&place, settings) {
             Ok(partition) => {
                 let key = (place.topic_id, place.index);
                 let topic_metrics = metrics.topic(&place.topic);
                 let hosted = Hosted::new(place, Arc::new(partition), topic_metrics, settings);
                 self.open.write().insert(key, hosted);
-                true
+                Ok(())
             }
             Err(error) => {
                 tracing::error!(topic = %place.topic, partition = %place.index, %error, "a partition could not be opened");
-                false
+                Err(if error.needs_a_person() { Failure::Damage } else { Failure::MayPass })
             }
         }
     }

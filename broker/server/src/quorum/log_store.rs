@@ -33,6 +33,12 @@ pub(crate) enum QuorumLogError {
     /// The log itself.
     #[error("metadata log {dir}: {message}")]
     Log { dir: String, message: String },
+    /// It is not there although it was.
+    #[error(
+        "metadata log {dir} is empty, but there are partitions such as {partition}: the cluster's metadata is lost; restore the log from a copy, \
+         or make the topics anew on empty disks"
+    )]
+    Lost { dir: String, partition: LogName },
     /// One entry.
     #[error("metadata log at offset {offset}: {source}")]
     Entry { offset: Offset, source: EntryError },
@@ -59,8 +65,8 @@ struct Files {
 }
 
 impl LogStore {
-    /// Opens the log in a log dir, or begins it. Blocks.
-    pub(crate) fn open(log_dir: &Arc<LogDir>) -> Result<Self, QuorumLogError> {
+    /// Opens the log in a log dir, or begins it; not where there is a partition already. Blocks.
+    pub(crate) fn open(log_dir: &Arc<LogDir>, partition: Option<&LogName>) -> Result<Self, QuorumLogError> {
         let name = LogName::new(CLUSTER_METADATA_TOPIC, 0);
         let dir = log_dir.path().join(name.to_string());
         let failed = |message: String| QuorumLogError::Log { dir: dir.display().to_string(), message };
@@ -74,6 +80,9 @@ impl LogStore {
         let state = QuorumStateFile::open(log_dir.disk(), &dir)?;
         let mut files = Files { log, state, ballast };
         files.finish_purge()?;
+        if let Some(partition) = partition.filter(|_| files.bounds() == (0, 0)) {
+            return Err(QuorumLogError::Lost { dir: dir.display().to_string(), partition: partition.clone() });
+        }
         let reader = files.log.reader();
         let pristine = Arc::new(AtomicBool::new(files.is_pristine()));
         let directory = files.state.directory();

@@ -75,6 +75,8 @@ pub(crate) enum ProposeError {
 pub(crate) struct OpenQuorum {
     /// Has the log.
     pub(crate) log_dir: Arc<LogDir>,
+    /// One that a log dir has of a broker that is alone: then there is metadata too, or it is lost.
+    pub(crate) partition: Option<LogName>,
     pub(crate) cluster_id: String,
     pub(crate) broker_id: BrokerId,
     /// None: alone.
@@ -118,8 +120,8 @@ impl std::fmt::Debug for Quorum {
 impl Quorum {
     /// Opens log and image and starts to take part; nothing is waited for.
     pub(crate) async fn open(open: OpenQuorum) -> Result<Arc<Self>, OpenQuorumError> {
-        let OpenQuorum { log_dir, cluster_id, broker_id, settings, address, snapshot_after_bytes } = open;
-        let opened = tokio::task::spawn_blocking(move || open_files(&log_dir)).await;
+        let OpenQuorum { log_dir, partition, cluster_id, broker_id, settings, address, snapshot_after_bytes } = open;
+        let opened = tokio::task::spawn_blocking(move || open_files(&log_dir, partition.as_ref())).await;
         let (log, machine) = opened.map_err(|error| OpenQuorumError::Raft(error.to_string()))??;
         let own = VoterId { broker: broker_id, directory: log.directory() };
         let voters = settings.as_ref().map_or(&[][..], |settings| &settings.voters);
@@ -320,8 +322,8 @@ fn successor(metrics: &RaftMetrics<Types>, own: VoterId) -> Option<VoterId> {
     reached.max().map(|(_, voter)| voter)
 }
 
-fn open_files(log_dir: &Arc<LogDir>) -> Result<(LogStore, StateMachine), OpenQuorumError> {
-    let log = LogStore::open(log_dir)?;
+fn open_files(log_dir: &Arc<LogDir>, partition: Option<&LogName>) -> Result<(LogStore, StateMachine), OpenQuorumError> {
+    let log = LogStore::open(log_dir, partition)?;
     let dir = log_dir.path().join(LogName::new(CLUSTER_METADATA_TOPIC, 0).to_string());
     Ok((log, StateMachine::open(log_dir, dir)?))
 }

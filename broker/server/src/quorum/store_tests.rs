@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use forebay_broker_machines::metadata::{Record, TopicRecord};
-use forebay_broker_storage::{Disk, Identity, LogDir};
+use forebay_broker_storage::{Disk, Identity, LogDir, LogName};
 use forebay_broker_wire::types::{BrokerId, Uuid};
 use openraft::storage::{RaftLogReader, RaftLogStorage, RaftLogStorageExt, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::testing::log::{StoreBuilder, Suite};
@@ -23,7 +23,7 @@ pub(super) fn log_dir(path: &std::path::Path) -> Arc<LogDir> {
 }
 
 pub(super) fn open(log_dir: &Arc<LogDir>) -> (LogStore, StateMachine) {
-    let log = LogStore::open(log_dir).unwrap();
+    let log = LogStore::open(log_dir, None).unwrap();
     (log, StateMachine::open(log_dir, log_dir.path().join("__cluster_metadata-0")).unwrap())
 }
 
@@ -129,4 +129,13 @@ async fn a_snapshot_that_was_installed_is_there_after_a_crash_and_the_log_goes_o
     assert_eq!(machine.applied_state().await.unwrap(), (Some(log_id(1, 1)), snapshot.meta.last_membership));
     log.blocking_append([blank(1, 2)]).await.unwrap();
     assert_eq!(log.get_log_state().await.unwrap().last_log_id, Some(log_id(1, 2)));
+}
+
+#[test]
+fn an_empty_log_is_begun_only_where_there_are_no_partitions() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = log_dir(root.path());
+    let error = LogStore::open(&dir, Some(&LogName::new("orders", 3))).unwrap_err().to_string();
+    assert!(error.contains("is empty, but there are partitions such as orders-3"), "{error}");
+    LogStore::open(&dir, None).unwrap();
 }

@@ -90,7 +90,7 @@ async fn look(broker: &Arc<Broker>) {
         hosted.partition.check_followers(now_ms());
         broker.replication.proposals.take_from(&hosted);
     }
-    if broker.partitions.has_failed() {
+    if broker.partitions.failed() > 0 {
         broker.follow_again().await;
     }
 }

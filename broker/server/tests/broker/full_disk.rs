@@ -74,7 +74,12 @@ fn a_full_disk_refuses_records_before_it_is_full_and_takes_them_again_when_there
     // Everything else goes on.
     assert_eq!(client.read_all("orders", 0).len(), taken);
     assert_eq!(commit(client, "readers", "orders", 7, ""), ErrorCode::None);
-    assert_eq!(create(client, topic("made-while-full", 1, &[])).error_code, 0);
+    let filler = dir.path().join("data/filler");
+    std::fs::write(&filler, vec![b'x'; 1 << 20]).unwrap(); // records are refused a little above the reserve
+    let refused = create(client, topic("made-while-full", 1, &[]));
+    assert_eq!(ErrorCode::from_code(refused.error_code), ErrorCode::PolicyViolation);
+    let words = refused.error_message.unwrap();
+    assert!(words.contains("no room for new partitions") && words.contains("bytes free, at least 8388608"), "{words}");
     eventually("retention goes on", || client.fetch("short", 0, 1).log_start_offset == 1);
 
     // Room made: written again without a restart.
@@ -84,6 +89,7 @@ fn a_full_disk_refuses_records_before_it_is_full_and_takes_them_again_when_there
     let mut again = || client.produce("orders", 0, batch(&["again"]), -1).error_code == 0;
     eventually("records are taken again", &mut again);
     eventually("it is told", || again() && broker.said("there is room again").is_some());
+    assert_eq!(create(client, topic("made-while-full", 1, &[])).error_code, 0);
     assert!(broker.terminate(), "a clean end");
 }
 
@@ -128,4 +134,26 @@ fn a_broker_starts_on_a_disk_without_any_room_serves_what_it_has_and_comes_back_
     assert_eq!(client.fetch("orders", 0, 30).log_start_offset, 30);
     await_coordinator(client, "readers");
     assert_eq!(committed(client, "readers", "orders").committed_offset, 31);
+}
+
+#[test]
+fn partitions_that_found_no_room_are_opened_when_there_is_some_and_until_then_the_broker_is_not_ready() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let Some(_disk) = Mount::tmpfs(&data, 40) else { return };
+    let broker = BrokerProcess::start_with(dir.path(), &["forebay.log.dir.reserve.bytes=0"]);
+    let client = &mut broker.client();
+    create(client, topic("orders", 1, &[]));
+    take_all_room(&data.join("filler"));
+    create(client, topic("gives-back-what-is-kept-for-the-metadata", 1, &[]));
+    std::fs::write(data.join("room"), [b'x'; 30_000]).unwrap();
+    take_all_room(&data.join("filler-2"));
+    std::fs::remove_file(data.join("room")).unwrap();
+    assert_eq!(create(client, topic("shut", 40, &[])).error_code, 0, "without a reserve nothing is refused in time");
+    let ready = broker.http_get("/readyz");
+    assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("partitions could not be opened"), "{ready}");
+    std::fs::remove_file(data.join("filler")).unwrap();
+    eventually("it is ready again", || broker.http_get("/readyz").starts_with("HTTP/1.1 200"));
+    assert_eq!(client.produce("shut", 39, batch(&["x"]), -1).error_code, 0);
+    assert!(broker.terminate(), "a clean end");
 }

@@ -13,6 +13,7 @@ mod configs;
 mod connections;
 mod crash;
 mod create_topics;
+mod damage;
 mod delete_topics;
 mod every_version;
 mod failed_disk;

@@ -42,6 +42,7 @@ impl Alone {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let open = OpenQuorum {
             log_dir: Arc::clone(dir),
+            partition: None,
             cluster_id: CLUSTER.to_owned(),
             broker_id: BrokerId(0),
             settings: None,
