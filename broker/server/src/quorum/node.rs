@@ -247,6 +247,11 @@ impl Quorum {
         }
     }
 
+    /// The brokers that are to vote, as the configuration has them.
+    pub(super) fn voters(&self) -> impl Iterator<Item = BrokerId> {
+        self.settings.iter().flat_map(|settings| &settings.voters).map(|voter| BrokerId(voter.broker_id))
+    }
+
     /// Who this broker is to the others.
     pub(crate) fn voter(&self) -> VoterId {
         self.own

@@ -224,6 +224,15 @@ fn a_broker_of_another_cluster_is_refused_and_both_say_why() {
 }
 
 #[test]
+fn a_voter_does_not_go_on_alone_when_its_configuration_forgets_the_others() {
+    let mut cluster = Cluster::started(3);
+    (0..3).for_each(|id| cluster.kill(id));
+    let settings = ["node.id=0", "listeners=PLAINTEXT://127.0.0.1:0"].map(str::to_owned);
+    let said = start_one(&cluster.path(0), &settings).err().unwrap().join("\n");
+    assert!(said.contains("controller.quorum.voters must name them; a broker alone can't go on for them"), "{said}");
+}
+
+#[test]
 fn brokers_beyond_the_voters_have_the_metadata_and_do_not_vote() {
     let mut cluster = Cluster::of(4);
     cluster.start(&[0, 1, 2]);

@@ -47,8 +47,8 @@ pub(super) async fn find_cluster(quorum: Arc<Quorum>) {
             continue;
         }
         let answers = ask_voters(&quorum).await;
-        let configured: Vec<BrokerId> = quorum.peers.voters().map(|(id, _)| id).collect();
-        match next_step(&quorum.welcome(), &quorum.address, &configured, &answers) {
+        let voters: Vec<BrokerId> = quorum.voters().collect();
+        match next_step(&quorum.welcome(), &quorum.address, &voters, &answers) {
             Step::Found(members) => found(&quorum, members).await,
             Step::Join(leader) => join(&quorum, &leader).await,
             Step::Wait(text) => {
@@ -76,8 +76,8 @@ async fn ask_voters(quorum: &Quorum) -> Answers {
     futures::future::join_all(asked).await.into_iter().collect()
 }
 
-/// Decides from what the other voters say.
-fn next_step(own: &Welcome, address: &Address, others: &[BrokerId], answers: &Answers) -> Step {
+/// Decides from what the other voters say. `voters` are those that the configuration names, this broker among them or not.
+fn next_step(own: &Welcome, address: &Address, voters: &[BrokerId], answers: &Answers) -> Step {
     let known: Vec<&Welcome> = answers.values().flatten().map(|(welcome, _)| welcome).collect();
     let leaders = known.iter().filter(|welcome| !welcome.pristine).filter_map(|welcome| welcome.leader.as_ref());
     // One that is still named by its followers may be gone; whoever says it of itself is there.
@@ -100,7 +100,7 @@ fn next_step(own: &Welcome, address: &Address, others: &[BrokerId], answers: &An
             silent.join(", ")
         ));
     }
-    let founder = others.iter().chain([&own.voter.broker]).min();
+    let founder = voters.iter().min();
     if founder != Some(&own.voter.broker) {
         return Step::Wait(format!("broker {} to found the cluster", founder.map_or(-1, |id| id.0)));
     }
@@ -164,8 +164,7 @@ pub(super) async fn let_in(quorum: &Quorum, voter: VoterId, address: Address) ->
 
 /// On the leader: makes learners voters and voters learners, until the voters are the ones that the configuration names.
 pub(super) async fn keep(quorum: Arc<Quorum>) {
-    let Some(settings) = &quorum.settings else { return };
-    let wanted: BTreeSet<BrokerId> = settings.voters.iter().map(|voter| BrokerId(voter.broker_id)).collect();
+    let wanted: BTreeSet<BrokerId> = quorum.voters().collect();
     let mut metrics = quorum.raft.metrics();
     let mut led_since = (0, Instant::now());
     loop {

@@ -26,8 +26,7 @@ fn step(own: &Welcome, others: &[(i32, Option<Welcome>)]) -> Step {
             (BrokerId(*id), said)
         })
         .collect();
-    let ids: Vec<BrokerId> = others.iter().map(|(id, _)| BrokerId(*id)).collect();
-    next_step(own, &address(own.voter.broker.0), &ids, &answers)
+    next_step(own, &address(own.voter.broker.0), &[0, 1, 2].map(BrokerId), &answers)
 }
 
 #[test]
@@ -36,6 +35,13 @@ fn the_first_voter_founds_when_all_say_that_they_know_of_nothing() {
     let Step::Found(members) = step(&a, &[(1, Some(b.clone())), (2, Some(c.clone()))]) else { panic!("not founded") };
     assert_eq!(members.keys().copied().collect::<Vec<_>>(), [voter(0, 10), voter(1, 10), voter(2, 10)]);
     assert_eq!(step(&b, &[(0, Some(a)), (2, Some(c))]), Step::Wait("broker 0 to found the cluster".to_owned()));
+}
+
+#[test]
+fn a_broker_that_does_not_vote_founds_nothing_whatever_its_id() {
+    let [a, b, c] = [0, 1, 2].map(|id| Some(welcome(id, 10, true, None)));
+    let other = welcome(-1, 10, true, None);
+    assert_eq!(step(&other, &[(0, a), (1, b), (2, c)]), Step::Wait("broker 0 to found the cluster".to_owned()));
 }
 
 #[test]
