@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 use forebay_crds::{ConsumerProfile, Topic};
+use forebay_e2e::conditions::condition;
 use forebay_e2e::{Pod, tell};
 use serde_json::json;
 
@@ -40,8 +41,13 @@ async fn set_d_is_refused_and_an_application_runs_on_what_works() -> Result<()> 
     tell("profiles", async |story| {
         story.apply(MANIFESTS).await?;
         story.expect_ready::<Topic>("orders", 90).await?;
-        let refused = story.expect_condition::<ConsumerProfile>("billing", "Ready", "False", 30).await?;
-        ensure!(refused.reason == "SettingsRefused", "{refused:?}");
+        // Until it has seen the new topic it is not ready for another reason.
+        let judge = |profile: &ConsumerProfile| {
+            let ready = condition(profile, "Ready")?;
+            ensure!(ready.reason == "SettingsRefused", "{ready:?}");
+            Ok(ready)
+        };
+        let refused = story.expect("billing", "its settings are refused", 60, judge).await?;
         for part in ["fetch.min.bytes", "8388608", "4194304", "1048576"] {
             ensure!(refused.message.contains(part), "{part} is missing: {}", refused.message);
         }
