@@ -31,7 +31,9 @@ def delivered(error, message):
     if error is not None:
         say(f"e not delivered: {error}")
     else:
-        say(f"a {message.partition()} {int(message.key())} {message.offset()}")
+        # Without an offset: a repetition that the broker had stored before and no longer knows.
+        offset = message.offset()
+        say(f"a {message.partition()} {int(message.key())} {-1 if offset is None else offset}")
 
 
 def produce():

@@ -188,11 +188,11 @@ impl Cluster {
         self.ids().into_iter().map(tail).collect::<Vec<_>>().join("\n")
     }
 
-    /// Kills all: nothing is measured any more.
-    pub(super) fn end(mut self) -> Result<()> {
+    /// Kills all, as nothing is measured any more, and waits until their addresses are free.
+    pub(super) async fn end(mut self) -> Result<()> {
         for node in &mut self.nodes {
             if let Some(child) = &mut node.child {
-                child.start_kill()?;
+                child.kill().await?;
             }
         }
         Ok(())

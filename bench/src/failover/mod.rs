@@ -87,7 +87,7 @@ pub(crate) async fn run(options: &Options) -> Result<bool> {
             eprintln!("{}", cluster.log_tails());
         }
         outcome.with_context(|| format!("{make}"))?;
-        cluster.end()?;
+        cluster.end().await?;
     }
     report.table(table(&gaps));
     judge(&gaps, &mut report);
