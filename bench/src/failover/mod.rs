@@ -32,6 +32,8 @@ const LOOK: Duration = Duration::from_secs(3);
 const STEADY_MS: f64 = 1000.0;
 const STEADY_GAP_MS: f64 = 300.0;
 const RESUMES_WITHIN: Duration = Duration::from_secs(90);
+/// Longer than it takes until a preferred leader takes over again.
+const SETTLED: Duration = Duration::from_secs(6);
 const HEALS_WITHIN: Duration = Duration::from_secs(120);
 /// A process that dies may cost this part of what it costs Kafka, a silent cut this part.
 const KILL_PART: f64 = 0.1;
@@ -103,7 +105,7 @@ async fn measure(cluster: &mut Cluster, options: &Options, gaps: &mut Gaps) -> R
         clients.steady(RESUMES_WITHIN).await.context("before the first fault")?;
         sleep(LOOK).await; // a JVM compiles its code first
         for time in 1..=options.times {
-            let leader = in_sync(&admin).await?;
+            let leader = settled(cluster).await?;
             let from = now_ms();
             take_away(cluster, *how, leader).await?;
             sleep(LOOK).await;
@@ -114,7 +116,7 @@ async fn measure(cluster: &mut Cluster, options: &Options, gaps: &mut Gaps) -> R
             }
             bring_back(cluster, *how, leader)?;
         }
-        in_sync(&admin).await?;
+        settled(cluster).await?;
         clients.end().await?;
     }
     Ok(())
@@ -137,21 +139,42 @@ async fn create_topic(admin: &Admin, cluster: &Cluster) -> Result<()> {
     .await
 }
 
-/// Waits until all three replicas are in sync; gives the leader.
-async fn in_sync(admin: &Admin) -> Result<i32> {
-    let begin = Instant::now();
+/// Waits until every broker says for a while that all replicas are in sync, under the same leader: one that was cut off tells old
+/// news, and a preferred leader takes over again soon after it is back. Gives the leader.
+async fn settled(cluster: &Cluster) -> Result<i32> {
+    let config = ClientConfig { request_timeout: Duration::from_secs(2), ..ClientConfig::default() };
+    let of = |address: &str| Admin::new(Client::new(address, config.clone()));
+    let admins: Vec<Admin> = cluster.bootstrap().split(',').map(of).collect();
+    let (begin, mut since) = (Instant::now(), None::<(i32, Instant)>);
     loop {
-        let described = admin.describe_topics(&[TOPIC]).await;
-        let partition = described.ok().and_then(|mut all| all.remove(TOPIC)?.ok()?.partitions.into_iter().next());
-        if let Some(partition) = partition
-            && partition.isr.len() == partition.replicas.len()
-            && let Some(leader) = partition.leader
-        {
-            return Ok(leader.0);
+        let mut leaders = Vec::new();
+        for admin in &admins {
+            leaders.push(leader_in_sync(admin).await);
         }
-        anyhow::ensure!(begin.elapsed() < HEALS_WITHIN, "not all replicas are in sync after {HEALS_WITHIN:?}");
-        sleep(Duration::from_millis(100)).await;
+        let all =
+            leaders.first().copied().flatten().filter(|first| leaders.iter().all(|leader| *leader == Some(*first)));
+        match (all, since) {
+            (Some(leader), Some((same, from))) if same == leader => {
+                if from.elapsed() >= SETTLED {
+                    return Ok(leader);
+                }
+            }
+            (Some(leader), _) => since = Some((leader, Instant::now())),
+            (None, _) => since = None,
+        }
+        anyhow::ensure!(
+            begin.elapsed() < HEALS_WITHIN,
+            "not all replicas are in sync after {HEALS_WITHIN:?}: {leaders:?}"
+        );
+        sleep(Duration::from_millis(200)).await;
     }
+}
+
+/// The leader as one broker knows it, if it also knows that all replicas are in sync.
+async fn leader_in_sync(admin: &Admin) -> Option<i32> {
+    let described = admin.describe_topics(&[TOPIC]).await.ok()?.remove(TOPIC)?.ok()?;
+    let partition = described.partitions.first()?;
+    partition.leader.filter(|_| partition.isr.len() == partition.replicas.len()).map(|leader| leader.0)
 }
 
 fn others(cluster: &Cluster, id: i32) -> Vec<Peer> {
