@@ -35,6 +35,7 @@ use crate::metadata::{MetadataStore, SubmitError, random_id};
 use crate::metrics::Metrics;
 use crate::net::budget::ByteBudget;
 use crate::net::listener::{Admission, Limits};
+use crate::net::warnings::Warnings;
 use crate::partitions::{HostedDir, PartitionTable, Progress};
 use crate::quorum::{Address, AskError, Caller, Controller, ControllerReply, ControllerRequest, OpenQuorum};
 use crate::replication::Replication;
@@ -60,6 +61,8 @@ pub struct Broker {
     pub(crate) limits: Limits,
     pub(crate) budget: ByteBudget,
     pub(crate) admission: Arc<Admission>,
+    /// About clients that break the protocol.
+    pub(crate) warnings: Warnings,
     pub(crate) metrics: Metrics,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) metadata: MetadataStore,
@@ -140,6 +143,7 @@ impl Broker {
             limits: limits(&config),
             budget: ByteBudget::new(config.network.queued_max_request_bytes),
             admission: Arc::default(),
+            warnings: Warnings::default(),
             metrics,
             lifecycle: Lifecycle::default(),
             metadata,

@@ -51,9 +51,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use forebay_broker_wire::frame::encode_response;
 use forebay_broker_wire::messages::{Message, Request as WireRequest};
-use forebay_broker_wire::primitives::Decoder;
+use forebay_broker_wire::primitives::{Decoder, Encoder};
 use forebay_broker_wire::types::{ApiKey, ErrorCode};
 
 use self::produce::PendingProduce;
@@ -61,6 +62,9 @@ pub(crate) use self::request::RequestContext;
 use self::request::{Request, RequestError};
 use crate::broker::Broker;
 use crate::net::send::{Answer, FileRange};
+
+/// Of larger frames a request keeps only what it needs while it waits: clients may put into them what nobody reads.
+pub(crate) const KEPT_FRAME_BYTES_MAX: usize = 16 * 1024;
 
 /// A request dealt with; no answer is due to a Produce with acks=0.
 #[derive(Debug)]
@@ -147,7 +151,23 @@ where
 
 fn decode<R: WireRequest>(context: &RequestContext, body: &mut Decoder) -> Result<R, RequestError> {
     let (api, version) = (R::API_KEY.name(), context.api_version);
-    R::decode(body, version).map_err(|source| RequestError::Body { api, version, source })
+    let request = R::decode(body, version).map_err(|source| RequestError::Body { api, version, source })?;
+    let Some(held) = context.held.as_ref().filter(|held| held.bytes() > KEPT_FRAME_BYTES_MAX) else {
+        return Ok(request);
+    };
+    let Some((slim, bytes)) = without_frame(&request, version) else { return Ok(request) };
+    drop((request, std::mem::replace(body, Decoder::new(Bytes::new()))));
+    held.shrink_to(bytes);
+    Ok(slim)
+}
+
+/// The same request, whose texts are no slices of its frame; with the bytes that it keeps. What this version does not know of is gone.
+fn without_frame<R: WireRequest>(request: &R, version: i16) -> Option<(R, usize)> {
+    let mut encoder = Encoder::new();
+    request.encode(&mut encoder, version).ok()?;
+    let bytes = encoder.into_bytes()?;
+    let kept = bytes.len();
+    Some((R::decode(&mut Decoder::new(bytes), version).ok()?, kept))
 }
 
 /// The response as a frame; `files` are the ranges that its records name. Its error codes are counted here, for every API.

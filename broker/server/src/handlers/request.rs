@@ -7,10 +7,12 @@ use bytes::Bytes;
 use forebay_broker_wire::frame::{FrameError, RequestHeader};
 use forebay_broker_wire::primitives::{DecodeError, Decoder};
 use forebay_broker_wire::types::{ApiKey, Str};
+use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::Notify;
 
-use super::versions;
+use super::{KEPT_FRAME_BYTES_MAX, versions};
+use crate::net::budget::Charge;
 use crate::net::connection::Peer;
 
 /// What a handler may know of a request besides its body.
@@ -25,6 +27,23 @@ pub(crate) struct RequestContext {
     pub(crate) received_at: Instant,
     /// Told when the client sends its next request while this one waits.
     pub(crate) hurry: Arc<Notify>,
+    /// Bytes of the budget that it holds while it is dealt with.
+    pub(crate) held: Option<Held>,
+}
+
+/// What a request holds of the budget, however many look at it.
+#[derive(Debug, Clone)]
+pub(crate) struct Held(Arc<Mutex<Charge>>);
+
+impl Held {
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.lock().bytes()
+    }
+
+    /// What is decoded of the request takes no more than `bytes`.
+    pub(crate) fn shrink_to(&self, bytes: usize) {
+        self.0.lock().shrink_to(bytes);
+    }
 }
 
 #[derive(Debug)]
@@ -75,8 +94,19 @@ impl Request {
             listener: Arc::clone(&peer.listener),
             received_at,
             hurry: Arc::clone(&peer.hurry),
+            held: None,
         };
         Ok(Self { api_key, context, body })
+    }
+
+    /// Gives it the charge of its frame, so that it can give back what it does not need. None of its parts keeps the frame any more
+    /// when it is decoded.
+    pub(crate) fn hold(mut self, charge: Charge) -> Self {
+        if charge.bytes() > KEPT_FRAME_BYTES_MAX {
+            self.context.client_id = self.context.client_id.map(|id| Str::from(&*id));
+        }
+        self.context.held = Some(Held(Arc::new(Mutex::new(charge))));
+        self
     }
 
     /// Whether it may be held until there is something to answer.

@@ -17,12 +17,16 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, timeout};
 
+use super::budget::Charge;
 use super::frame::{Frame, FrameError, FrameReader};
 use super::send::{Answer, Sender};
 use crate::broker::Broker;
 use crate::handlers::produce::{self, PendingProduce};
 use crate::handlers::request::{Request, RequestError};
 use crate::handlers::{self, Finished};
+
+/// How long a client may take to take its answers while it has requests on their way.
+const SHORT_ANSWERS_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Error)]
 pub(crate) enum ConnectionError {
@@ -52,15 +56,16 @@ pub(crate) struct Connection {
     stream: TcpStream,
     peer: Peer,
     reader: FrameReader,
-    in_flight: VecDeque<(PendingProduce, Frame)>,
+    in_flight: VecDeque<(PendingProduce, Charge)>,
     /// So many at the end of `in_flight` are not handed over yet.
     gathered: usize,
 }
 
 impl Connection {
     pub(crate) fn new(broker: Arc<Broker>, stream: TcpStream, address: SocketAddr, listener: Arc<str>) -> Self {
-        let reader = FrameReader::new(broker.limits.request_max_bytes, broker.budget.clone());
         let peer = Peer { host: address.ip().to_canonical().to_string().into(), listener, hurry: Arc::default() };
+        let budget = broker.budget.of_client(&peer.host);
+        let reader = FrameReader::new(broker.limits.request_max_bytes, budget);
         Self { broker, stream, peer, reader, in_flight: VecDeque::new(), gathered: 0 }
     }
 
@@ -82,7 +87,12 @@ impl Connection {
             Err(error @ (ConnectionError::Stuck | ConnectionError::Frame(FrameError::Stalled { .. }))) => {
                 tracing::info!(client = %host, %error, "connection closed");
             }
-            Err(error) => tracing::warn!(client = %host, %error, "connection closed: the client broke the protocol"),
+            Err(error) => match self.broker.warnings.allow(Instant::now().into_std()) {
+                Some(silent) => {
+                    tracing::warn!(client = %host, %error, silent, "connection closed: the client broke the protocol");
+                }
+                None => tracing::debug!(client = %host, %error, "connection closed: the client broke the protocol"),
+            },
         }
     }
 
@@ -124,15 +134,16 @@ impl Connection {
     async fn receive_all(&mut self, frame: Frame) -> Result<(), ConnectionError> {
         let mut next = Some(frame);
         while let Some(frame) = next {
-            let request = Request::parse(&self.peer, frame.bytes.clone())?;
+            let Frame { bytes, charge } = frame;
+            let request = Request::parse(&self.peer, bytes)?;
             if request.overlaps() {
                 let pending = handlers::begin_produce(&self.broker, request)?;
-                self.in_flight.push_back((pending, frame));
+                self.in_flight.push_back((pending, charge));
                 self.gathered += 1;
             } else {
                 self.hand_over().await;
                 self.drain().await?;
-                self.handle(request).await?;
+                self.handle(request.hold(charge)).await?;
             }
             let room = self.in_flight.len() < self.broker.limits.in_flight_max;
             next = if room { self.reader.take()? } else { None };
@@ -147,7 +158,9 @@ impl Connection {
         self.gathered = 0;
     }
 
+    /// What the request holds of the budget ends with its handling: a client that takes no answers holds nothing.
     async fn handle(&mut self, request: Request) -> Result<(), ConnectionError> {
+        self.reader.let_go();
         let finished = if request.waits() && self.reader.is_empty() {
             // A long poll whose client has gone would hold its partitions' waiters for nothing.
             tokio::select! {
@@ -164,7 +177,8 @@ impl Connection {
         self.write(async |sender, broker| put(sender, broker, &finished).await).await
     }
 
-    /// Writes what `put` puts; a client that takes nothing for as long as it may be idle is given up.
+    /// Writes what `put` puts; a client that takes nothing for as long as it may be idle is given up, and much earlier when requests of it
+    /// are on their way: they hold bytes of the budget, and answers to Produce are short.
     async fn write(
         &mut self,
         put_all: impl AsyncFnOnce(&mut Sender<'_>, &Broker) -> Result<(), ConnectionError>,
@@ -174,7 +188,9 @@ impl Connection {
             put_all(&mut sender, &self.broker).await?;
             sender.finish().await.map_err(ConnectionError::Write)
         };
-        timeout(self.broker.limits.idle_max, written).await.unwrap_or(Err(ConnectionError::Stuck))
+        let idle_max = self.broker.limits.idle_max;
+        let patience = if self.in_flight.is_empty() { idle_max } else { idle_max.min(SHORT_ANSWERS_MAX) };
+        timeout(patience, written).await.unwrap_or(Err(ConnectionError::Stuck))
     }
 
     /// Writes the answer of the oldest request on its way, with those behind it that are ready too.
@@ -202,17 +218,17 @@ impl Connection {
 }
 
 /// Waits for the oldest request on its way and takes it off the queue. Safe to cancel: taken only when finished.
-async fn front(in_flight: &mut VecDeque<(PendingProduce, Frame)>) -> Result<Finished, RequestError> {
+async fn front(in_flight: &mut VecDeque<(PendingProduce, Charge)>) -> Result<Finished, RequestError> {
     if let Some((pending, _)) = in_flight.front_mut() {
         pending.ready().await;
     }
     match in_flight.pop_front() {
-        Some((pending, _frame)) => pending.finish(),
+        Some((pending, _charge)) => pending.finish(),
         None => std::future::pending().await,
     }
 }
 
-async fn is_ready(in_flight: &mut VecDeque<(PendingProduce, Frame)>) -> bool {
+async fn is_ready(in_flight: &mut VecDeque<(PendingProduce, Charge)>) -> bool {
     match in_flight.front_mut() {
         Some((pending, _)) => pending.is_ready().await,
         None => false,

@@ -2,8 +2,8 @@
 //!
 //! What must hold: a size outside `0..=socket.request.max.bytes` ends the connection before anything is allocated for it;
 //! bytes of a frame are read only once they are charged to the budget, but for the first few, and memory is taken as they come,
-//! not as they are announced; a frame of which nothing more comes ends the connection, so that its bytes are free again; `next` can be
-//! cancelled between any two bytes without losing one. An idle connection holds no buffer.
+//! not as they are announced; a frame that comes too slowly ends the connection (`pace.rs`), so that its bytes are free again; `next` can
+//! be cancelled between any two bytes without losing one. An idle connection holds no buffer, nor one whose request waits.
 
 use std::io;
 use std::time::Duration;
@@ -16,24 +16,24 @@ use tokio::time::timeout;
 
 use super::budget::{ByteBudget, Charge};
 use super::buffers::{self, BUFFER_BYTES};
+use super::pace::Pace;
 
 const SIZE_BYTES: usize = 4;
 /// What one read asks for when nothing is known of what comes: several small requests fit.
 const READ_BYTES: usize = 8 * 1024;
-/// What a frame is charged at first, when it is longer; then as much again as has come.
+/// What a frame is charged at first, when it is longer; then as much again as has come, up to so much at once.
 const FIRST_CHARGE_BYTES: usize = 64 * 1024;
+const NEXT_CHARGE_BYTES_MAX: usize = 1 << 20;
 /// Above this, a buffer grows to the whole of a frame of which so much has come, but never by more than this at once.
 const GROWTH_BYTES_MAX: usize = 8 << 20;
 /// Requests up to this size get a buffer of their own, but for Produce.
 const COPIED_BYTES_MAX: usize = 64 * 1024;
 const PRODUCE_KEY: [u8; 2] = ApiKey::Produce.as_i16().to_be_bytes();
-/// How long a frame that has begun may stand still.
-const STALL_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) bytes: Bytes,
-    _charge: Charge,
+    pub(crate) charge: Charge,
 }
 
 #[derive(Debug, Error)]
@@ -42,7 +42,7 @@ pub(crate) enum FrameError {
     Size { size: i32, max: u32 },
     #[error("the connection ended {missing} bytes before the end of a frame")]
     Cut { missing: usize },
-    #[error("nothing came for {waited:?}, {missing} bytes before the end of a frame")]
+    #[error("too little came in {waited:?}, {missing} bytes before the end of a frame")]
     Stalled { missing: usize, waited: Duration },
     #[error("reading from the socket: {0}")]
     Io(#[from] io::Error),
@@ -61,7 +61,7 @@ pub(crate) struct FrameReader {
     expected_bytes: usize,
     max_bytes: u32,
     budget: ByteBudget,
-    stall_max: Duration,
+    pace: Pace,
 }
 
 impl FrameReader {
@@ -74,7 +74,7 @@ impl FrameReader {
             expected_bytes: READ_BYTES,
             max_bytes,
             budget,
-            stall_max: STALL_MAX,
+            pace: Pace::default(),
         }
     }
 
@@ -103,6 +103,7 @@ impl FrameReader {
             let size = usize::try_from(peek_size(&self.buffer, self.max_bytes)?).unwrap_or(usize::MAX);
             self.buffer.advance(SIZE_BYTES);
             self.coming = Some((size, self.ahead.split(size)));
+            self.pace.begin();
         }
         Ok(())
     }
@@ -112,8 +113,8 @@ impl FrameReader {
         let Some((size, charge)) = &mut self.coming else { return };
         let (come, charged) = (self.buffer.len().min(*size), charge.bytes());
         if charged < *size && come >= charged {
-            let more = (come - charged + come.max(FIRST_CHARGE_BYTES)).min(*size - charged);
-            self.budget.extend(charge, u32::try_from(more).unwrap_or(u32::MAX)).await;
+            let more = (come - charged + come.clamp(FIRST_CHARGE_BYTES, NEXT_CHARGE_BYTES_MAX)).min(*size - charged);
+            self.budget.extend(charge, u32::try_from(more).unwrap_or(u32::MAX), *size).await;
         }
     }
 
@@ -129,7 +130,7 @@ impl FrameReader {
         } else {
             self.buffer.split_to(size).freeze()
         };
-        Some(Frame { bytes, _charge: charge })
+        Some(Frame { bytes, charge })
     }
 
     /// Whether nothing of the next frame has been read yet.
@@ -142,9 +143,12 @@ impl FrameReader {
         loop {
             self.let_go();
             match &self.coming {
-                Some((size, _)) => timeout(self.stall_max, stream.readable()).await.map_err(|_elapsed| {
-                    FrameError::Stalled { missing: size - self.buffer.len(), waited: self.stall_max }
-                })??,
+                Some((size, _)) => {
+                    let waiting = self.pace.wait();
+                    let ready = timeout(waiting.left(), stream.readable()).await;
+                    let waited = waiting.end();
+                    ready.map_err(|_elapsed| FrameError::Stalled { missing: size - self.buffer.len(), waited })??;
+                }
                 None => stream.readable().await?,
             }
             let room = self.make_room();
@@ -152,6 +156,7 @@ impl FrameReader {
                 Ok(0) if self.is_empty() => return Ok(false),
                 Ok(0) => return Err(FrameError::Cut { missing: self.missing_bytes() }),
                 Ok(read) => {
+                    self.pace.came(read);
                     self.expected_bytes = (read * 2).clamp(READ_BYTES, BUFFER_BYTES);
                     return Ok(true);
                 }
@@ -162,7 +167,7 @@ impl FrameReader {
     }
 
     /// Holds no memory while nothing comes.
-    fn let_go(&mut self) {
+    pub(crate) fn let_go(&mut self) {
         if self.buffer.is_empty() && self.buffer_bytes > 0 {
             buffers::give(std::mem::take(&mut self.buffer), std::mem::take(&mut self.buffer_bytes));
         }
@@ -320,10 +325,27 @@ mod tests {
     async fn a_frame_that_stands_still_ends_the_connection_and_an_idle_connection_does_not() {
         let (mut client, server) = pair().await;
         let stall_max = Duration::from_millis(50);
-        let mut reader = FrameReader { stall_max, ..reader(100) };
+        let mut reader = FrameReader { pace: Pace::new(stall_max), ..reader(100) };
         assert!(timeout(stall_max * 4, reader.next(&server)).await.is_err());
         client.write_all(&[0, 0, 0, 9, 1]).await.unwrap();
         let ended = timeout(Duration::from_secs(10), reader.next(&server)).await.expect("given up by then");
         assert!(matches!(ended, Err(FrameError::Stalled { missing: 8, .. })));
+    }
+
+    #[tokio::test]
+    async fn a_frame_of_which_a_byte_comes_now_and_then_ends_the_connection() {
+        let (mut client, server) = pair().await;
+        let mut reader = FrameReader { pace: Pace::new(Duration::from_millis(300)), ..reader(1 << 20) };
+        client.write_all(&(1_i32 << 20).to_be_bytes()).await.unwrap();
+        let trickle = async {
+            while client.write_all(&[0]).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let ended = tokio::select! {
+            ended = timeout(Duration::from_secs(10), reader.next(&server)) => ended.expect("given up by then"),
+            () = trickle => panic!("the client's writes fail"),
+        };
+        assert!(matches!(ended, Err(FrameError::Stalled { .. })), "{ended:?}");
     }
 }

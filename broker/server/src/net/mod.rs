@@ -8,4 +8,6 @@ mod buffers;
 pub(crate) mod connection;
 pub(crate) mod frame;
 pub(crate) mod listener;
+mod pace;
 pub(crate) mod send;
+pub(crate) mod warnings;

@@ -5,6 +5,8 @@ use std::path::Path;
 use crate::create_topics::{create, topic};
 use crate::harness::{BrokerProcess, batch};
 
+type Lose = fn(&Path);
+
 /// A broker that had records and was stopped.
 fn stopped(dir: &Path) {
     let broker = BrokerProcess::start(dir);
@@ -36,7 +38,7 @@ fn a_partition_that_lost_its_records_is_refused_and_told_and_the_others_are_serv
 
 #[test]
 fn a_broker_whose_metadata_is_lost_does_not_start() {
-    let lose: [(fn(&Path), &str); 3] = [
+    let losses: [(Lose, &str); 3] = [
         (|log| std::fs::write(log.join("00000000000000000000.log"), "").unwrap(), "restore the log from a copy"),
         (|log| std::fs::remove_file(log.join("00000000000000000000.log")).unwrap(), "restore the log from a copy"),
         (
@@ -48,7 +50,7 @@ fn a_broker_whose_metadata_is_lost_does_not_start() {
             "is empty, but there are partitions such as orders-0",
         ),
     ];
-    for (lose, words) in lose {
+    for (lose, words) in losses {
         let dir = tempfile::tempdir().unwrap();
         stopped(dir.path());
         lose(&dir.path().join("data/__cluster_metadata-0"));

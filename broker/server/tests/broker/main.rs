@@ -21,6 +21,7 @@ mod fetch_sessions;
 mod full_disk;
 mod group_members;
 mod group_offsets;
+mod hostile;
 mod idempotence;
 mod limits;
 mod long_poll;
