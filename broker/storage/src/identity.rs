@@ -43,7 +43,10 @@ pub enum IdentityError {
         expected: String,
     },
     /// A line is missing or cannot be read.
-    #[error("{dir}/meta.properties: {key} is {found:?}, expected {expected}")]
+    #[error(
+        "{dir}/meta.properties: {key} is {found:?}, expected {expected}: it says whose the directory is and is written whole, so it was damaged; \
+         restore it (the other log directories of this broker have the same but for directory.id)"
+    )]
     Malformed {
         /// The directory.
         dir: String,

@@ -47,7 +47,7 @@ fn a_wrong_value_is_refused_with_what_would_be_right() {
 fn everything_wrong_is_said_at_once() {
     check_refused(
         "num.partitions=0\nnum.io.threads=0",
-        "num.io.threads=0: must be a 32-bit integer of at least 1; num.partitions=0: must be a 32-bit integer of at least 1",
+        "num.io.threads=0: must be a 32-bit integer from 1 to 1024; num.partitions=0: must be a 32-bit integer of at least 1",
     );
 }
 

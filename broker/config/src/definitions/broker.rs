@@ -3,6 +3,8 @@
 use super::{Definition, Kind, Valid};
 
 const INT_MAX: &str = "2147483647";
+/// More threads than any machine of today has use for.
+const THREADS: Valid = Valid::Range(1, 1024);
 
 pub(super) const DEFINITIONS: &[Definition] = &[
     // Identity
@@ -23,10 +25,10 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition::broker("forebay.http.listener", Kind::String, Some("127.0.0.1:9644"), "Where /metrics, /livez, /readyz and /status are served.")
         .valid(Valid::Form(is_address, "host:port")),
     // Threads
-    Definition::broker("num.network.threads", Kind::Int, None, "Threads that serve connections; default: the cores the container may use, at most 6.").at_least(1),
-    Definition::broker("num.io.threads", Kind::Int, None, "Threads that write to disk and read what memory does not hold; default: the cores the container may use, 2 to 16.").at_least(1),
-    Definition::broker("num.recovery.threads.per.data.dir", Kind::Int, Some("2"), "Threads for each log dir that open logs, check them after an unclean stop, and close them.").at_least(1),
-    Definition::broker("background.threads", Kind::Int, Some("2"), "Threads for retention, compaction and deletion. Kafka's default is 10.").at_least(1),
+    Definition::broker("num.network.threads", Kind::Int, None, "Threads that serve connections; default: the cores the container may use, at most 6.").valid(THREADS),
+    Definition::broker("num.io.threads", Kind::Int, None, "Threads that write to disk and read what memory does not hold; default: the cores the container may use, 2 to 16.").valid(THREADS),
+    Definition::broker("num.recovery.threads.per.data.dir", Kind::Int, Some("2"), "Threads for each log dir that open logs, check them after an unclean stop, and close them.").valid(THREADS),
+    Definition::broker("background.threads", Kind::Int, Some("2"), "Threads for retention, compaction and deletion. Kafka's default is 10.").valid(THREADS),
     // Bounds
     Definition::broker("queued.max.requests", Kind::Int, Some("500"), "Requests of one connection that may wait for an answer before the broker stops reading from it.").at_least(1),
     Definition::broker("queued.max.request.bytes", Kind::Long, Some("134217728"), "Bytes of requests in work, over all connections, before the broker stops reading. Kafka's default is no limit.")
@@ -35,8 +37,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition::broker("socket.send.buffer.bytes", Kind::Int, Some("-1"), "SO_SNDBUF of client connections; -1 leaves it to the system. Kafka's default is 102400.").at_least(-1).bytes(),
     Definition::broker("socket.receive.buffer.bytes", Kind::Int, Some("-1"), "SO_RCVBUF of client connections; -1 leaves it to the system. Kafka's default is 102400.").at_least(-1).bytes(),
     Definition::broker("socket.listen.backlog.size", Kind::Int, Some("1024"), "Connections that may wait to be accepted. Kafka's default is 50.").at_least(1),
-    Definition::broker("max.connections", Kind::Int, None, "Connections in all; further ones are closed at once. Default: half of the files the broker may have open, so that logs get theirs.").at_least(0),
-    Definition::broker("max.connections.per.ip", Kind::Int, Some(INT_MAX), "Connections from one address; further ones are closed at once.").at_least(0),
+    Definition::broker("max.connections", Kind::Int, None, "Connections in all; further ones are closed at once. Default: half of the files the broker may have open, so that logs get theirs.").at_least(1),
+    Definition::broker("max.connections.per.ip", Kind::Int, Some(INT_MAX), "Connections from one address; further ones are closed at once.").at_least(1),
     Definition::broker("connections.max.idle.ms", Kind::Long, Some("600000"), "A connection without a request for so long is closed.").at_least(1).ms(),
     Definition::broker("fetch.max.bytes", Kind::Int, Some("57671680"), "The most one fetch response carries, whatever the request asks.").at_least(1024).bytes(),
     Definition::broker("max.incremental.fetch.session.cache.slots", Kind::Int, Some("1000"), "Fetch sessions kept: clients in one send and get only what changed. Without a slot they fetch as ever.").at_least(0),

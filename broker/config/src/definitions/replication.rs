@@ -24,7 +24,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition::broker("group.max.session.timeout.ms", Kind::Int, Some("1800000"), "The longest session timeout a member may ask.").at_least(1).ms(),
     Definition::broker("group.max.size", Kind::Int, Some("2147483647"), "Members of one group; further ones are refused.").at_least(1),
     // Offsets
-    Definition::broker("offsets.topic.num.partitions", Kind::Int, Some("50"), "Partitions of `__consumer_offsets`; counts only when it is created.").at_least(1),
+    Definition::broker("offsets.topic.num.partitions", Kind::Int, Some("50"), "Partitions of `__consumer_offsets`; counts only when it is created.").valid(Valid::Range(1, 10_000)),
     Definition::broker("offsets.topic.replication.factor", Kind::Short, Some("3"), "Replicas of `__consumer_offsets`, or as many as there are brokers if that is fewer; counts only when it is created.")
         .valid(Valid::Range(1, 32_767)),
     Definition::broker("offsets.topic.segment.bytes", Kind::Int, Some("104857600"), "Segment size of `__consumer_offsets`.").at_least(1_048_576).bytes(),
