@@ -81,13 +81,13 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "DIR", default_value = "./forebay-data")]
     pub(crate) data: PathBuf,
     /// Kafka port of the first broker; the others follow.
-    #[arg(long, default_value_t = 9092)]
+    #[arg(long, default_value_t = 9092, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: u16,
     /// Metrics and status port of the first broker; the others follow.
-    #[arg(long, default_value_t = 9644)]
+    #[arg(long, default_value_t = 9644, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) http_port: u16,
     /// Port on which the first of several brokers listens to the others; theirs follow.
-    #[arg(long, default_value_t = 9192)]
+    #[arg(long, default_value_t = 9192, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) controller_port: u16,
 }
 

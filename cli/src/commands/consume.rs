@@ -8,13 +8,16 @@ use anyhow::{Context, bail};
 use forebay_broker_client::admin::OffsetSpec;
 use forebay_broker_client::types::Offset;
 use forebay_broker_client::{
-    Admin, Client, Consumed, Consumer, FetchConfig, GroupConfig, GroupConsumer, TopicPartition,
+    Admin, Client, ConsumeError, Consumed, Consumer, FetchConfig, GroupConfig, GroupConsumer, TopicPartition,
 };
 use forebay_broker_config::{Settings, parse_properties};
 use serde::Serialize;
 
 use super::{all_done, config};
 use crate::args::{ConsumeArgs, Format};
+
+/// From then on a member that waits to join says so.
+const JOIN_WAIT_TOLD_AFTER: Duration = Duration::from_secs(3);
 
 pub(crate) async fn run(args: ConsumeArgs) -> anyhow::Result<()> {
     let client = Client::connect(&args.remote.bootstrap, config()).await?;
@@ -70,8 +73,14 @@ async fn as_member(
     member.session_timeout = wait("session.timeout.ms", member.session_timeout)?;
     member.heartbeat_interval = wait("heartbeat.interval.ms", member.heartbeat_interval)?;
     let mut consumer = GroupConsumer::new(&client, member);
+    let mut joined = false;
     let ended = loop {
-        let cut = printer.print(consumer.poll().await?)?;
+        let polled = if std::mem::replace(&mut joined, true) {
+            consumer.poll().await
+        } else {
+            first(&mut consumer, group).await
+        };
+        let cut = printer.print(polled?)?;
         if let Some(last) = &cut {
             break cut_positions(consumer.positions(), last);
         }
@@ -87,6 +96,19 @@ async fn as_member(
         all_done(Admin::new(client).commit_offsets(group, &offsets).await?, "partition")?;
     }
     Ok(())
+}
+
+/// The first poll, which joins: whoever waits is told for what.
+async fn first(consumer: &mut GroupConsumer, group: &str) -> Result<Vec<Consumed>, ConsumeError> {
+    let poll = consumer.poll();
+    tokio::pin!(poll);
+    tokio::select! {
+        polled = &mut poll => polled,
+        () = tokio::time::sleep(JOIN_WAIT_TOLD_AFTER) => {
+            eprintln!("waiting to join group {group}: its coordinator, the leader of a partition of __consumer_offsets, or other members keep it waiting");
+            poll.await
+        }
+    }
 }
 
 /// Where each partition stands when records from `last` on were not printed.

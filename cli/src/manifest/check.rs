@@ -132,6 +132,15 @@ fn check_cluster(place: &Place, cluster: &Cluster, errors: &mut Vec<ManifestErro
             errors.push(field(place, &format!("spec.disks[{number}].size"), &problem));
         }
     }
+    let resources = cluster.spec.resources.iter();
+    for (kind, quantities) in resources.flat_map(|all| [("limits", &all.limits), ("requests", &all.requests)]) {
+        for (resource, given) in quantities.iter().flatten() {
+            if quantity(&given.0).is_none_or(|given| given < 0) {
+                let problem = format!("{:?} is no amount: must be a quantity such as 500m or 4Gi", given.0);
+                errors.push(field(place, &format!("spec.resources.{kind}.{resource}"), &problem));
+            }
+        }
+    }
     let mut names: Vec<&str> = cluster.spec.disks.iter().map(|disk| disk.name.as_str()).collect();
     names.sort_unstable();
     for pair in names.windows(2).filter(|pair| pair[0] == pair[1]) {

@@ -6,6 +6,7 @@
 mod check;
 pub(crate) use check::topic_name;
 mod schema;
+mod strict;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use schema::Schemas;
+use strict::Strict;
 
 /// The one group and version there is.
 const API_VERSION: &str = "forebay.dev/v1alpha1";
@@ -56,7 +58,7 @@ impl fmt::Display for Place {
 pub(crate) enum ManifestError {
     #[error("{file}: {source}")]
     Read { file: String, source: std::io::Error },
-    #[error("{place}: not YAML: {source}")]
+    #[error("{place}: can't be read: {source}")]
     Yaml { place: Place, source: serde_yaml_ng::Error },
     #[error("{place}: {field}: {problem}")]
     Field { place: Place, field: String, problem: String },
@@ -102,7 +104,7 @@ pub(crate) fn parse(texts: &[(String, String)]) -> Result<Manifests, ManifestErr
     for (file, text) in texts {
         for (index, document) in serde_yaml_ng::Deserializer::from_str(text).enumerate() {
             let mut place = Place { file: file.clone(), document: index + 1, object: String::new() };
-            match Value::deserialize(document) {
+            match Strict::deserialize(document).map(|Strict(value)| value) {
                 Ok(Value::Null) => {} // an empty document, such as one of comments
                 Ok(value) => {
                     place.object = object(&value);
@@ -130,6 +132,17 @@ fn strip<T>(placed: Vec<(Place, T)>) -> Vec<T> {
     placed.into_iter().map(|(_, object)| object).collect()
 }
 
+/// Whether the API server would take an object of this name.
+fn is_kubernetes_name(name: &str) -> bool {
+    let part = |part: &str| {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let ends = [part.as_bytes().first(), part.as_bytes().last()];
+        ends.into_iter().all(|end| end.is_some_and(|end| plain(*end)))
+            && part.bytes().all(|byte| plain(byte) || byte == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(part)
+}
+
 fn object(value: &Value) -> String {
     let text = |pointer| value.pointer(pointer).and_then(Value::as_str);
     [text("/kind"), text("/metadata/name")].into_iter().flatten().collect::<Vec<_>>().join(" ")
@@ -144,8 +157,13 @@ fn one(place: &Place, value: Value, schemas: &Schemas, found: &mut check::Found,
             Some(API_VERSION) => {}
             _ => problems.push(("apiVersion".to_owned(), format!("must be {API_VERSION}"))),
         }
-        if value.pointer("/metadata/name").and_then(Value::as_str).is_none_or(str::is_empty) {
-            problems.push(("metadata.name".to_owned(), "is missing".to_owned()));
+        match value.pointer("/metadata/name").and_then(Value::as_str) {
+            None | Some("") => problems.push(("metadata.name".to_owned(), "is missing".to_owned())),
+            Some(name) if !is_kubernetes_name(name) => {
+                let wanted = "must be lower-case letters, digits, '-' and '.', begin and end with a letter or digit, and have at most 253 characters";
+                problems.push(("metadata.name".to_owned(), format!("{name:?} is no name in Kubernetes: {wanted}")));
+            }
+            Some(_) => {}
         }
         problems.extend(schema::check(&value, schema));
     } else {

@@ -59,7 +59,12 @@ fn value(path: &str, given: &Value, schema: &Value, problems: &mut Problems) {
     }
     if flag("x-kubernetes-int-or-string") {
         if !(given.is_string() || given.is_i64() || given.is_u64()) {
-            problems.push((path.to_owned(), format!("{given} must be an integer or a string; put quotes around it")));
+            let instead = match given {
+                Value::Array(_) => "; write a list as one string, with commas between",
+                Value::Bool(_) | Value::Number(_) => "; put quotes around it",
+                _ => "",
+            };
+            problems.push((path.to_owned(), format!("{} must be an integer or a string{instead}", brief(given))));
         }
         return;
     }

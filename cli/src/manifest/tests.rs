@@ -130,3 +130,51 @@ fn a_disk_size_that_is_no_quantity_is_refused_by_field() {
         assert!(error.contains(&expected), "{error}");
     }
 }
+
+#[test]
+fn a_key_that_comes_twice_is_told() {
+    let error = read(&topic("{clusterRef: {name: demo}, partitions: 1, partitions: 2}")).unwrap_err();
+    assert!(error.contains("the key \"partitions\" is there twice"), "{error}");
+}
+
+#[test]
+fn a_name_that_kubernetes_would_not_take_is_told() {
+    for name in ["Orders_X", "-a", "a.", "ü"] {
+        let error = read(&topic("{clusterRef: {name: demo}, partitions: 1}").replace("orders", name)).unwrap_err();
+        assert!(error.contains("metadata.name") && error.contains("is no name in Kubernetes"), "{name}: {error}");
+    }
+    read(&topic("{clusterRef: {name: demo}, partitions: 1}").replace("orders", "a.b-c")).unwrap();
+}
+
+#[test]
+fn amounts_that_are_none_are_told() {
+    for (limits, at) in [("{memory: lots}", "limits.memory"), ("{cpu: -1}", "limits.cpu")] {
+        let error = read(&CLUSTER.replace("replicas: 1", &format!("replicas: 1, resources: {{limits: {limits}}}")))
+            .unwrap_err();
+        assert!(error.contains(at) && error.contains("is no amount"), "{error}");
+    }
+}
+
+#[test]
+fn a_list_and_a_number_that_is_too_large_are_told_as_what_they_are() {
+    let error = read(&topic("{clusterRef: {name: demo}, partitions: 1, config: {cleanup.policy: [compact, delete]}}"))
+        .unwrap_err();
+    assert!(error.contains("write a list as one string, with commas between"), "{error}");
+    let error =
+        read(&topic("{clusterRef: {name: demo}, partitions: 1, config: {retention.ms: 99999999999999999999999}}"))
+            .unwrap_err();
+    assert!(error.contains("99999999999999999999999") && !error.contains("not YAML"), "{error}");
+}
+
+#[test]
+fn settings_that_no_broker_can_run_with_are_told() {
+    for (setting, wanted) in [
+        ("offsets.topic.num.partitions: 2000000000", "10000"),
+        ("background.threads: 2000000000", "1024"),
+        ("num.recovery.threads.per.data.dir: 2000000000", "1024"),
+        ("max.connections: 0", "1"),
+    ] {
+        let error = read(&CLUSTER.replace("replicas: 1", &format!("replicas: 1, config: {{{setting}}}"))).unwrap_err();
+        assert!(error.contains("spec.config.") && error.contains(wanted), "{error}");
+    }
+}

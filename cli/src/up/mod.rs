@@ -87,6 +87,7 @@ fn prepare(manifests: &Manifests, data: &DataDir, args: &UpArgs) -> anyhow::Resu
     let spec = &manifests.cluster.spec;
     data.must_suit(spec.replicas)?;
     let ports = (0..spec.replicas).map(|id| Ok((id, ports(args, id)?))).collect::<anyhow::Result<BTreeMap<_, _>>>()?;
+    must_differ(&ports)?;
     let cluster_id = if spec.replicas > 1 { data.cluster_id()? } else { String::new() };
     let mut brokers = Vec::new();
     for (id, own) in &ports {
@@ -114,6 +115,25 @@ fn ports(args: &UpArgs, id: i32) -> anyhow::Result<Ports> {
     let nth = u16::try_from(id).context("too many brokers")?;
     let port = |base: u16| base.checked_add(nth).with_context(|| format!("no port {nth} above {base}"));
     Ok(Ports { kafka: port(args.port)?, http: port(args.http_port)?, controller: port(args.controller_port)? })
+}
+
+/// No port is given twice, by whichever options.
+fn must_differ(ports: &BTreeMap<i32, Ports>) -> anyhow::Result<()> {
+    let mut taken: BTreeMap<u16, &str> = BTreeMap::new();
+    for own in ports.values() {
+        let mut all = vec![(own.kafka, "--port"), (own.http, "--http-port")];
+        if ports.len() > 1 {
+            all.push((own.controller, "--controller-port"));
+        }
+        for (port, option) in all {
+            if let Some(other) = taken.insert(port, option) {
+                bail!(
+                    "{other} and {option} both lead to port {port}: choose others, so far apart that each broker has its own"
+                )
+            }
+        }
+    }
+    Ok(())
 }
 
 fn must_be_free(port: u16, option: &str) -> anyhow::Result<()> {
