@@ -84,7 +84,9 @@ fn stop_on_signal(shutdown: &CancellationToken) -> anyhow::Result<()> {
 fn log_to_stderr() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_unset| EnvFilter::new("info,openraft=error"));
     let terminal = std::io::stderr().is_terminal();
+    // A log that cannot be written, on a full disk say, is no reason to panic: internal errors would be told by `eprintln!`.
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(terminal);
+    let log = log.log_internal_errors(false);
     let set = match std::env::var("FOREBAY_LOG") {
         Ok(format) if format == "json" => log.json().try_init(),
         _ => log.with_target(false).try_init(),

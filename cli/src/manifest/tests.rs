@@ -107,7 +107,7 @@ fn no_cluster_or_two_are_refused_and_broken_yaml_names_its_line() {
     let error = read(&format!("{CLUSTER}---\n{CLUSTER}")).unwrap_err();
     assert!(error.contains("document 2 (Cluster demo): kind: a second Cluster"), "{error}");
     let error = read("kind: [\n").unwrap_err();
-    assert!(error.contains("demo.yaml, document 1: not YAML") && error.contains("line 2"), "{error}");
+    assert!(error.contains("demo.yaml, document 1: can't be read") && error.contains("line 2"), "{error}");
 }
 
 #[test]
