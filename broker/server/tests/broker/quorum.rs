@@ -218,9 +218,20 @@ fn a_broker_of_another_cluster_is_refused_and_both_say_why() {
     settings.push(format!("listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{own}"));
     settings.push("forebay.cluster.id=BBBBBBBBBBBBBBBBBBBBBB".to_owned());
     let path = cluster.path(7);
-    std::thread::spawn(move || start_one(&path, &settings));
+    std::fs::create_dir_all(&path).unwrap();
+    std::fs::copy(cluster.path(0).join("broker.properties"), path.join("broker.properties")).unwrap();
+    settings.push(format!("log.dirs={}", path.join("data").display()));
+    let mut other = std::process::Command::new(env!("CARGO_BIN_EXE_forebay-broker"))
+        .args(["--config".as_ref(), path.join("broker.properties").as_os_str()])
+        .args(settings.iter().flat_map(|setting| ["--set", setting]))
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
     let words = "broker 7 belongs to cluster BBBBBBBBBBBBBBBBBBBBBB, this is cluster AAAAAAAAAAAAAAAAAAAAAA (forebay.cluster.id)";
     eventually("it is refused", || cluster.broker(0).said(words));
+    other.kill().unwrap();
+    other.wait().unwrap();
 }
 
 #[test]
