@@ -196,7 +196,8 @@ impl Machine {
     }
 }
 
-/// Those of a broker's lost partitions that it leads, or that it is in sync with others for.
+/// Those of a broker's lost partitions that others are in sync for, too. One that only this broker has stays its own: nobody else could lead
+/// it, and the broker goes on with it once the disk is back.
 fn still_relied_on(
     image: &MetadataImage,
     id: BrokerId,
@@ -204,10 +205,8 @@ fn still_relied_on(
 ) -> Vec<(Uuid, PartitionIndex)> {
     let relied_on = |(topic, index): &(Uuid, PartitionIndex)| {
         let partition = image.topic_by_id(*topic).and_then(|topic| topic.partition(*index));
-        partition.is_some_and(|partition| {
-            let in_sync = &partition.in_sync_replicas;
-            partition.leader == Some(id) || (in_sync.len() > 1 && in_sync.contains(&id))
-        })
+        let in_sync = partition.map_or(&[][..], |partition| &partition.in_sync_replicas);
+        in_sync.len() > 1 && in_sync.contains(&id)
     };
     lost.iter().copied().filter(relied_on).collect()
 }
@@ -373,5 +372,18 @@ mod tests {
         machine.heartbeat(&Heartbeat { offline, ..beat(life(1, 2)) }, &image, ms(5));
         let lost = vec![(TOPIC, PartitionIndex(0))];
         assert_eq!(machine.due(&image, ms(5)), [Action::TakeOffline(life(1, 2), lost)]);
+    }
+
+    #[test]
+    fn a_partition_that_only_the_broker_of_the_failed_disk_has_stays_its_own() {
+        let mut image = image(&[(0, 1, false), (1, 2, false)]);
+        let (replicas, in_sync_replicas) = (vec![0, 1], vec![1]);
+        let only =
+            PartitionRecord { topic_id: TOPIC, replicas, in_sync_replicas, leader: 1, ..PartitionRecord::default() };
+        image.apply(&Record::Partition(only)).unwrap();
+        let mut machine = settled(&image);
+        let offline = vec![(TOPIC, PartitionIndex(0))];
+        machine.heartbeat(&Heartbeat { offline, ..beat(life(1, 2)) }, &image, ms(5));
+        assert_eq!(machine.due(&image, ms(5)), []);
     }
 }
