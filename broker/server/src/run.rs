@@ -112,13 +112,15 @@ async fn serve(
     members.spawn(cluster::count_changes(Arc::clone(broker), follow_stop.clone()));
     let kafka_address = listeners.first().context("listeners is empty: name at least one")?.address;
     let mut tasks = JoinSet::new();
-    for bound in listeners {
-        let (listener, name) = bound.listen(broker.limits.backlog)?;
-        tasks.spawn(listener::serve(Arc::clone(broker), listener, name));
-    }
+    let listening = listeners.into_iter().map(|bound| bound.listen(broker.limits.backlog));
+    let listening = listening.collect::<Result<Vec<_>, _>>()?;
     tasks.spawn(maintenance::run(Arc::clone(broker)));
     tasks.spawn(maintenance::compact(Arc::clone(broker)));
     broker.be_relied_on().await?;
+    // Who connects before is let in now: an answer from before would leave this broker out, and librdkafka asks again only after minutes.
+    for (listener, name) in listening {
+        tasks.spawn(listener::serve(Arc::clone(broker), listener, name));
+    }
     broker.lifecycle.enter(BrokerState::Running);
     tracing::info!(%kafka_address, %http_address, "serving");
     started(Started { kafka_address, http_address });
