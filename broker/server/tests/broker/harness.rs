@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use forebay_broker_config::BrokerConfig;
@@ -408,4 +408,16 @@ fn fill_at(mut builder: BatchBuilder, values: &[&str], timestamp_ms: i64) -> Byt
         builder.push(&record).unwrap();
     }
     builder.build().unwrap()
+}
+
+/// What is found in time, however often one has to look.
+pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < until, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

@@ -48,6 +48,24 @@ fn in_flight_bytes(broker: &TestBroker) -> f64 {
     line.parse().unwrap()
 }
 
+fn await_in_flight(broker: &TestBroker, wanted: impl Fn(f64) -> bool) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !wanted(in_flight_bytes(broker)) {
+        assert!(Instant::now() < until, "{} bytes are held", in_flight_bytes(broker));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Clients that have each sent one frame and wait.
+fn waiting(broker: &TestBroker, frame: impl Fn(i32) -> Vec<u8>) -> Vec<Client> {
+    let send = |number| {
+        let mut client = broker.client();
+        client.stream.write_all(&frame(number)).unwrap();
+        client
+    };
+    (0..20).map(send).collect()
+}
+
 /// Others are served as ever.
 fn others_are_served(broker: &TestBroker) {
     let client = &mut broker.client();
@@ -57,11 +75,7 @@ fn others_are_served(broker: &TestBroker) {
 }
 
 fn the_budget_is_free_again(broker: &TestBroker) {
-    let until = Instant::now() + Duration::from_secs(10);
-    while in_flight_bytes(broker) > 100_000.0 {
-        assert!(Instant::now() < until, "{} bytes are held", in_flight_bytes(broker));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    await_in_flight(broker, |bytes| bytes <= 100_000.0);
     others_are_served(broker);
     let large = "x".repeat(900_000);
     assert_eq!(broker.client().produce("orders", 0, batch(&[&large]), 1).error_code, 0);
@@ -79,11 +93,7 @@ fn half_frames_that_take_the_whole_budget_keep_no_small_request_waiting() {
             client
         })
         .collect();
-    let until = Instant::now() + Duration::from_secs(10);
-    while in_flight_bytes(&broker) <= 1_000_000.0 {
-        assert!(Instant::now() < until, "{} bytes are held", in_flight_bytes(&broker));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    await_in_flight(&broker, |bytes| bytes > 1_000_000.0);
     others_are_served(&broker);
     drop(half_frames);
     the_budget_is_free_again(&broker);
@@ -94,13 +104,7 @@ fn long_polls_keep_only_what_they_need_of_their_frames() {
     let broker = start();
     let mut request = fetch(&[("orders", 0, 0)], i32::MAX, i32::MAX);
     request.max_bytes = i32::MAX;
-    let polls: Vec<Client> = (0..20)
-        .map(|_| {
-            let mut client = broker.client();
-            client.stream.write_all(&padded(&request, FETCH)).unwrap();
-            client
-        })
-        .collect();
+    let polls = waiting(&broker, |_| padded(&request, FETCH));
     the_budget_is_free_again(&broker);
     drop(polls);
 }
@@ -119,14 +123,9 @@ fn members_that_wait_for_others_keep_only_what_they_need_of_their_frames() {
         protocols,
         ..JoinGroupRequest::default()
     };
-    let joins: Vec<Client> = (0..20)
-        .map(|number: i32| {
-            let mut client = broker.client();
-            let request = JoinGroupRequest { group_instance_id: Some(number.to_string().into()), ..request.clone() };
-            client.stream.write_all(&padded(&request, 9)).unwrap();
-            client
-        })
-        .collect();
+    let joins = waiting(&broker, |number| {
+        padded(&JoinGroupRequest { group_instance_id: Some(number.to_string().into()), ..request.clone() }, 9)
+    });
     the_budget_is_free_again(&broker);
     drop(joins);
 }
@@ -140,13 +139,7 @@ fn a_client_that_takes_no_answers_holds_nothing_of_the_budget() {
     }
     let mut request = fetch(&[("orders", 0, 0)], 1, 0);
     (request.max_bytes, request.topics[0].partitions[0].partition_max_bytes) = (i32::MAX, i32::MAX);
-    let unread: Vec<Client> = (0..20)
-        .map(|_| {
-            let mut client = broker.client();
-            client.stream.write_all(&padded(&request, FETCH)).unwrap();
-            client
-        })
-        .collect();
+    let unread = waiting(&broker, |_| padded(&request, FETCH));
     the_budget_is_free_again(&broker);
     drop(unread);
 }

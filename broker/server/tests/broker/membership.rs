@@ -15,8 +15,8 @@ use forebay_broker_wire::messages::unregister_broker::UnregisterBrokerRequest;
 use forebay_broker_wire::types::ErrorCode;
 
 use crate::create_topics::{create, topic};
-use crate::harness::{Client, batch};
-use crate::quorum::{Cluster, eventually, metric};
+use crate::harness::{Client, batch, eventually};
+use crate::quorum::{Cluster, metric};
 
 /// So long that whatever happens sooner does not happen because a session is over.
 const LONG_SESSIONS: &str = "broker.session.timeout.ms=600000";

@@ -2,17 +2,16 @@
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_broker_wire::messages::describe_quorum::{DescribeQuorumRequest, RequestPartitionData, RequestTopicData};
 use forebay_broker_wire::messages::metadata::{MetadataRequest, MetadataResponse};
 use tempfile::TempDir;
 
 use crate::create_topics::{create, topic};
-use crate::harness::{BrokerProcess, Client};
+use crate::harness::{BrokerProcess, Client, eventually};
 
 const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Brokers in processes of their own.
 pub(crate) struct Cluster {
@@ -110,17 +109,6 @@ fn start_one(path: &Path, settings: &[String]) -> Result<BrokerProcess, Vec<Stri
     std::fs::create_dir_all(path).unwrap();
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
     BrokerProcess::try_start(path, &settings)
-}
-
-pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < until, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 pub(crate) fn metric(broker: &BrokerProcess, name: &str) -> i64 {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use forebay_broker_wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest};
 use forebay_broker_wire::messages::find_coordinator::FindCoordinatorRequest;
@@ -16,27 +15,13 @@ use tempfile::TempDir;
 
 use crate::create_topics;
 use crate::group_client::{FETCH_OFFSETS, fetch_request};
-use crate::harness::{BrokerProcess, Client, batch};
-
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+use crate::harness::{BrokerProcess, Client, batch, eventually};
 
 pub(super) struct Cluster {
     dirs: Vec<TempDir>,
     ports: Vec<(u16, u16)>,
     settings: &'static [&'static str],
     pub(super) brokers: Vec<Option<BrokerProcess>>,
-}
-
-/// Tries until it gives something.
-pub(super) fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = attempt() {
-            return found;
-        }
-        assert!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 fn free_port() -> (TcpListener, u16) {

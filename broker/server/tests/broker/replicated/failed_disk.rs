@@ -4,9 +4,9 @@ use forebay_broker_wire::messages::metadata::MetadataResponsePartition;
 use forebay_broker_wire::types::ErrorCode;
 
 use super::SETTINGS;
-use super::cluster::{Cluster, eventually};
+use super::cluster::Cluster;
 use crate::create_topics;
-use crate::harness::batch;
+use crate::harness::{batch, eventually};
 use crate::mounts::Mount;
 
 const PARTITIONS: i32 = 6;

@@ -9,9 +9,9 @@ use std::time::Duration;
 use forebay_broker_wire::messages::fetch::FetchRequest;
 use forebay_broker_wire::types::ErrorCode;
 
-use self::cluster::{Cluster, eventually};
+use self::cluster::Cluster;
 use crate::group_client::{commit, committed};
-use crate::harness::{FETCH, batch, fetch, only, produce, values};
+use crate::harness::{FETCH, batch, eventually, fetch, only, produce, values};
 
 /// The records of these tests are from 2023.
 const SETTINGS: &[&str] = &["replica.lag.time.max.ms=2000", "log.retention.ms=-1"];

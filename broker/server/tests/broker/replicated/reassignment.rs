@@ -8,9 +8,9 @@ use forebay_broker_wire::messages::incremental_alter_configs::{
     AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest,
 };
 
-use super::cluster::{Cluster, eventually};
+use super::cluster::Cluster;
 use crate::create_topics;
-use crate::harness::batch;
+use crate::harness::{batch, eventually};
 
 const PARTITIONS: i32 = 10;
 
