@@ -198,6 +198,7 @@ fn three_brokers_keep_what_they_acknowledged_when_one_dies_and_over_a_restart_of
     signal(before, Signal::KILL);
     let produced = up.run(&["produce", "payments", "--count", "300"]);
     assert!(produced.status.success(), "{produced:?}");
+    assert_eq!(up.records_of("payments"), 600, "read while new leaders are elected");
     until("another process", || (up.status()["brokers"][leader]["restarts"] == 1).then_some(()));
     until("replicas in sync again", all_in_sync);
     assert_eq!(up.records_of("payments"), 600);

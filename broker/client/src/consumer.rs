@@ -8,6 +8,7 @@ use forebay_broker_wire::messages::fetch::{FetchPartition, FetchRequest, FetchRe
 use forebay_broker_wire::records::{BatchError, RecordError, batches};
 use forebay_broker_wire::types::{BrokerId, Offset, PartitionIndex, Str};
 use thiserror::Error;
+use tokio::time::Instant;
 
 use crate::admin::TopicPartition;
 use crate::client::Client;
@@ -93,13 +94,16 @@ pub struct Consumer {
     config: FetchConfig,
     positions: BTreeMap<TopicPartition, Offset>,
     leaders: BTreeMap<TopicPartition, BrokerId>,
+    /// Since when no broker could be asked, or all that were asked failed.
+    failing_since: Option<Instant>,
 }
 
 impl Consumer {
     /// A consumer without partitions, on connections of its own.
     #[must_use]
     pub fn new(client: &Client, config: FetchConfig) -> Self {
-        Self { client: client.separate(), config, positions: BTreeMap::new(), leaders: BTreeMap::new() }
+        let (positions, leaders) = (BTreeMap::new(), BTreeMap::new());
+        Self { client: client.separate(), config, positions, leaders, failing_since: None }
     }
 
     /// Reads these partitions from these offsets, and no others.
@@ -114,12 +118,39 @@ impl Consumer {
         &self.positions
     }
 
-    /// Waits for records, at most the configured wait, and moves the positions behind them.
+    /// Waits for records, at most the configured wait, and moves the positions behind them. A broker that can't be asked is looked for
+    /// anew at the next poll; that it fails is told when it has for the client's operation timeout. What was read is never lost with an
+    /// error: the error comes with the next poll.
     pub async fn poll(&mut self) -> Result<Vec<Consumed>, ConsumeError> {
         if self.positions.is_empty() {
             tokio::time::sleep(self.config.max_wait).await;
             return Ok(Vec::new());
         }
+        let mut records = Vec::new();
+        let polled = self.poll_into(&mut records).await;
+        match polled {
+            Ok(()) => {
+                self.failing_since = None;
+                if records.is_empty() && self.leaders.len() < self.positions.len() {
+                    tokio::time::sleep(self.client.config().retry_backoff).await; // some leader is being elected
+                }
+            }
+            Err(_) if !records.is_empty() => self.failing_since = None,
+            Err(ConsumeError::Request(error)) if error.is_transient() => {
+                let since = *self.failing_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= self.client.config().operation_timeout {
+                    return Err(error.into());
+                }
+                tracing::debug!(%error, "asking again at the next poll");
+                tokio::time::sleep(self.client.config().retry_backoff).await;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(records)
+    }
+
+    /// Asks every leader once; the first failure is told when all have answered.
+    async fn poll_into(&mut self, records: &mut Vec<Consumed>) -> Result<(), ConsumeError> {
         self.find_leaders().await?;
         let mut by_leader = BTreeMap::<BrokerId, Vec<&TopicPartition>>::new();
         for (tp, leader) in &self.leaders {
@@ -132,18 +163,22 @@ impl Consumer {
             let (client, wait) = (self.client.clone(), self.config.max_wait);
             fetches.spawn(async move { fetch(&client, leader, request, wait).await });
         }
-        let mut records = Vec::new();
+        let mut done = Ok(());
         while let Some(fetched) = fetches.join_next().await {
-            match fetched {
-                Ok(Ok(response)) => self.take(response, &mut records)?,
+            let taken = match fetched {
+                Ok(Ok(response)) => self.take(response, records),
                 Ok(Err(error)) => {
                     self.leaders.clear();
-                    return Err(error.into());
+                    Err(error.into())
                 }
-                Err(_) => self.leaders.clear(), // cancelled with the runtime
-            }
+                Err(_) => {
+                    self.leaders.clear(); // cancelled with the runtime
+                    Ok(())
+                }
+            };
+            done = done.and(taken);
         }
-        Ok(records)
+        done
     }
 
     async fn find_leaders(&mut self) -> Result<(), RequestError> {

@@ -1,6 +1,7 @@
 //! Offsets: where partitions begin and end, what groups have committed, and deleting records up to an offset.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use forebay_broker_wire::messages::delete_records::{DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic};
 use forebay_broker_wire::messages::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic};
@@ -10,12 +11,17 @@ use forebay_broker_wire::messages::offset_commit::{
 use forebay_broker_wire::messages::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup};
 use forebay_broker_wire::types::{BrokerId, ErrorCode, Offset, Str};
 use serde::Serialize;
+use tokio::time::{Instant, sleep};
 
 use super::{Admin, Each, TopicPartition};
+use crate::config::ClientConfig;
 use crate::error::{Refused, RequestError};
 
 /// Up to this version OffsetCommit and OffsetFetch name topics; from the next one they give ids.
 pub(crate) const LAST_VERSION_WITH_NAMES: i16 = 9;
+
+/// The most to wait for a partition's next leader: longer than an election takes, and a session of a broker that fell silent hardly.
+const ELECTION_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Which offset is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +66,29 @@ pub struct CommittedOffset {
 }
 
 impl Admin {
-    /// Finds offsets, each at the leader of its partition.
+    /// Finds offsets, each at the leader of its partition. A leader that has just changed is asked again, at most for the operation
+    /// timeout: it does not know at once what it may tell (OFFSET_NOT_AVAILABLE, KIP-207).
     pub async fn list_offsets(
+        &self,
+        wanted: &[(TopicPartition, OffsetSpec)],
+    ) -> Result<Each<TopicPartition, ListedOffset>, RequestError> {
+        let ClientConfig { operation_timeout, retry_backoff, .. } = *self.client.config();
+        let begin = Instant::now();
+        let mut all = Each::new();
+        let mut left = wanted.to_vec();
+        loop {
+            all.extend(self.list_offsets_once(&left).await?);
+            let next = begin.elapsed() + retry_backoff;
+            let again = |refused: &Refused| next < wait_max(refused.code).min(operation_timeout);
+            left.retain(|(tp, _)| matches!(all.get(tp), Some(Err(refused)) if again(refused)));
+            if left.is_empty() {
+                return Ok(all);
+            }
+            sleep(retry_backoff).await;
+        }
+    }
+
+    async fn list_offsets_once(
         &self,
         wanted: &[(TopicPartition, OffsetSpec)],
     ) -> Result<Each<TopicPartition, ListedOffset>, RequestError> {
@@ -221,6 +248,18 @@ impl Admin {
 
 type ByLeader<T> = (BTreeMap<BrokerId, Vec<(TopicPartition, T)>>, Vec<(TopicPartition, Refused)>);
 
+/// How long a refusal is worth another try: a leader that has just changed knows soon, a partition without one may stay so.
+fn wait_max(code: ErrorCode) -> Duration {
+    use ErrorCode::{
+        FencedLeaderEpoch, LeaderNotAvailable, NotLeaderOrFollower, OffsetNotAvailable, UnknownLeaderEpoch,
+    };
+    match code {
+        FencedLeaderEpoch | NotLeaderOrFollower | OffsetNotAvailable | UnknownLeaderEpoch => Duration::MAX,
+        LeaderNotAvailable => ELECTION_WAIT_MAX,
+        _ => Duration::ZERO,
+    }
+}
+
 fn list_one(partition_index: i32, spec: OffsetSpec) -> ListOffsetsPartition {
     ListOffsetsPartition { partition_index, current_leader_epoch: -1, timestamp: spec.to_wire() }
 }
@@ -243,4 +282,87 @@ fn grouped<T: Copy, P>(wanted: &[(TopicPartition, T)], one: impl Fn(i32, T) -> P
 fn committed(offset: i64, metadata: Option<Str>, code: i16) -> Result<CommittedOffset, Refused> {
     Refused::check(code, None)
         .map(|()| CommittedOffset { offset: Offset(offset), metadata: metadata.map(Into::into).unwrap_or_default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_broker_wire::messages::Message;
+    use forebay_broker_wire::messages::list_offsets::{
+        ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse,
+    };
+    use forebay_broker_wire::messages::metadata::{
+        MetadataRequest, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+    };
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpStream;
+
+    use super::*;
+    use crate::client::Client;
+    use crate::connection::tests::{accept, frame, listener, receive};
+
+    const METADATA_VERSION: i16 = 1;
+    const LIST_OFFSETS_VERSION: i16 = 5;
+
+    async fn listed(admin: &Admin) -> Result<ListedOffset, Refused> {
+        let tp = TopicPartition::new("t", 0);
+        admin.list_offsets(&[(tp.clone(), OffsetSpec::Latest)]).await.unwrap().remove(&tp).unwrap()
+    }
+
+    fn metadata(port: u16) -> MetadataResponse {
+        let broker = MetadataResponseBroker { node_id: 1, host: "127.0.0.1".into(), port: port.into(), rack: None };
+        let partition = MetadataResponsePartition { leader_id: 1, ..Default::default() };
+        let topic = MetadataResponseTopic { name: Some("t".into()), partitions: vec![partition], ..Default::default() };
+        MetadataResponse { brokers: vec![broker], controller_id: 1, topics: vec![topic], ..Default::default() }
+    }
+
+    /// Answers one connection: metadata names one leader, offsets get these codes, one after the other, the last one for ever.
+    async fn answer(mut stream: TcpStream, port: u16, codes: std::sync::Arc<std::sync::Mutex<Vec<ErrorCode>>>) {
+        loop {
+            let header = receive(&mut stream).await;
+            let bytes = if header.api_key == MetadataRequest::API_KEY.as_i16() {
+                frame(&metadata(port), METADATA_VERSION, header.correlation_id)
+            } else {
+                let mut codes = codes.lock().unwrap();
+                let code = if codes.len() > 1 { codes.remove(0) } else { codes[0] };
+                let partition =
+                    ListOffsetsPartitionResponse { error_code: code.code(), offset: 7, ..Default::default() };
+                let topic = ListOffsetsTopicResponse { name: "t".into(), partitions: vec![partition] };
+                let response = ListOffsetsResponse { topics: vec![topic], ..Default::default() };
+                frame(&response, LIST_OFFSETS_VERSION, header.correlation_id)
+            };
+            stream.write_all(&bytes).await.unwrap();
+        }
+    }
+
+    async fn admin(codes: &[ErrorCode]) -> Admin {
+        let (listener, address) = listener().await;
+        let port = listener.local_addr().unwrap().port();
+        let codes = std::sync::Arc::new(std::sync::Mutex::new(codes.to_vec()));
+        let versions = [
+            (MetadataRequest::API_KEY.as_i16(), 0, METADATA_VERSION),
+            (ListOffsetsRequest::API_KEY.as_i16(), 1, LIST_OFFSETS_VERSION),
+        ];
+        tokio::spawn(async move {
+            loop {
+                let stream = accept(&listener, &versions).await;
+                tokio::spawn(answer(stream, port, std::sync::Arc::clone(&codes)));
+            }
+        });
+        let config = ClientConfig { operation_timeout: Duration::from_secs(2), ..Default::default() };
+        Admin::new(Client::connect(&address, config).await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_new_leader_that_does_not_know_yet_is_asked_again() {
+        let admin = admin(&[ErrorCode::OffsetNotAvailable, ErrorCode::NotLeaderOrFollower, ErrorCode::None]).await;
+        assert_eq!(listed(&admin).await.unwrap().offset, Offset(7));
+    }
+
+    #[tokio::test]
+    async fn what_stays_refused_is_told_in_the_end_and_what_no_try_can_cure_at_once() {
+        let waiting = admin(&[ErrorCode::OffsetNotAvailable]).await;
+        assert_eq!(listed(&waiting).await.unwrap_err().code, ErrorCode::OffsetNotAvailable);
+        let refused = admin(&[ErrorCode::TopicAuthorizationFailed, ErrorCode::None]).await;
+        assert_eq!(listed(&refused).await.unwrap_err().code, ErrorCode::TopicAuthorizationFailed);
+    }
 }

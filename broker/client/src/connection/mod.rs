@@ -3,7 +3,7 @@
 
 mod io;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod versions;
 
 use std::sync::Arc;

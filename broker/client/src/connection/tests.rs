@@ -18,14 +18,14 @@ use crate::config::ClientConfig;
 use crate::error::{ConnectError, RequestError};
 
 /// Reads one frame and its header.
-async fn receive(stream: &mut TcpStream) -> RequestHeader {
+pub(crate) async fn receive(stream: &mut TcpStream) -> RequestHeader {
     let size = stream.read_i32().await.unwrap();
     let mut frame = BytesMut::zeroed(usize::try_from(size).unwrap());
     stream.read_exact(&mut frame).await.unwrap();
     RequestHeader::decode(&mut Decoder::new(frame.freeze())).unwrap()
 }
 
-fn frame<M: Message>(message: &M, version: i16, correlation_id: i32) -> Vec<u8> {
+pub(crate) fn frame<M: Message>(message: &M, version: i16, correlation_id: i32) -> Vec<u8> {
     let parts = encode_response(message, version, correlation_id).unwrap();
     parts
         .iter()
@@ -41,14 +41,14 @@ fn offers(ranges: &[(i16, i16, i16)]) -> ApiVersionsResponse {
 }
 
 /// A listener, and where it is.
-async fn listener() -> (TcpListener, String) {
+pub(crate) async fn listener() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     (listener, address)
 }
 
 /// Accepts a client and agrees on versions with it.
-async fn accept(listener: &TcpListener, ranges: &[(i16, i16, i16)]) -> TcpStream {
+pub(crate) async fn accept(listener: &TcpListener, ranges: &[(i16, i16, i16)]) -> TcpStream {
     let (mut stream, _) = listener.accept().await.unwrap();
     let header = receive(&mut stream).await;
     stream.write_all(&frame(&offers(ranges), 3, header.correlation_id)).await.unwrap();
