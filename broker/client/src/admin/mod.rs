@@ -6,6 +6,7 @@ mod configs;
 pub(crate) mod groups;
 mod log_dirs;
 pub(crate) mod offsets;
+mod reassignments;
 mod topics;
 
 use std::time::Duration;
@@ -15,6 +16,7 @@ pub use configs::{ConfigChange, ConfigEntry, ConfigResource, ConfigSource};
 pub use groups::{GroupDescription, GroupListing, GroupMember};
 pub use log_dirs::{LogDirDescription, ReplicaSize};
 pub use offsets::{CommittedOffset, ListedOffset, OffsetSpec};
+pub use reassignments::OngoingReassignment;
 pub use topics::{CreatedTopic, NewTopic, PartitionDescription, TopicDescription};
 
 use crate::client::Client;
