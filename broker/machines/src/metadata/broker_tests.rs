@@ -166,6 +166,28 @@ fn a_failed_disk_takes_its_own_partitions_only() {
 }
 
 #[test]
+fn a_partition_that_nobody_else_could_lead_stays_with_the_broker_of_the_failed_disk() {
+    let (mut world, lives) = three();
+    let topic_id = world.image.topic("t").unwrap().id;
+    let lost = Command::ReplicasOffline { life: lives[0], partitions: vec![(topic_id, PartitionIndex(0))] };
+    let mut shrunk = partition(&world);
+    shrunk.in_sync_replicas = ids(&[0, 1]);
+    world.image.apply(&Record::Partition(shrunk.to_record(topic_id))).unwrap();
+    world.submit(Command::ControlledShutdown(lives[1]));
+    let mut both = partition(&world);
+    both.in_sync_replicas = ids(&[0, 1]);
+    world.image.apply(&Record::Partition(both.to_record(topic_id))).unwrap();
+    let before = world.image.version();
+    assert_eq!(world.submit(lost.clone()), Reply::Broker(Ok(())));
+    assert_eq!(state(&world), (Some(0), vec![0, 1], 0), "broker 1 is about to stop, broker 2 has not everything");
+    assert_eq!(world.image.version(), before);
+    world.start(1);
+    propose(&mut world, lives[0], &[lives[0], lives[2]]).unwrap();
+    assert_eq!(world.submit(lost), Reply::Broker(Ok(())));
+    assert_eq!(state(&world), (Some(2), vec![2], 1), "somebody else can");
+}
+
+#[test]
 fn an_isr_is_taken_from_its_leader_with_present_members() {
     let (mut world, lives) = three();
     fence(&mut world, lives[1]);

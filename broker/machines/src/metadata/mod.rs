@@ -15,6 +15,7 @@ pub use controller::{
     DeleteTopicError, DeletedTopic, ElectLeadersError, Election, ElectionKind, ElectionRules, NewPartitions, NewTopic,
     Outcome, PRODUCER_ID_BLOCK_SIZE, PartitionProposal, ProducerIdBlock, ReassignError, Reassignment, RegisterError,
     Reply, TopicReference, UnregisterError, alter_partition, broker_back, broker_gone, broker_leaving, decide,
+    disk_lost,
 };
 pub use image::{BrokerImage, MetadataImage, PartitionImage, ReplayError, TopicImage};
 pub use names::{CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, is_internal, name_fault};

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use forebay_broker_machines::metadata::{BrokerLife, MetadataImage};
+use forebay_broker_machines::metadata::{BrokerLife, MetadataImage, disk_lost};
 use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
 
 use super::protocol::{Heartbeat, HeartbeatAnswer};
@@ -196,8 +196,7 @@ impl Machine {
     }
 }
 
-/// Those of a broker's lost partitions that others are in sync for, too. One that only this broker has stays its own: nobody else could lead
-/// it, and the broker goes on with it once the disk is back.
+/// Those of a broker's lost partitions that it is to lose: not what nobody else could lead.
 fn still_relied_on(
     image: &MetadataImage,
     id: BrokerId,
@@ -205,8 +204,7 @@ fn still_relied_on(
 ) -> Vec<(Uuid, PartitionIndex)> {
     let relied_on = |(topic, index): &(Uuid, PartitionIndex)| {
         let partition = image.topic_by_id(*topic).and_then(|topic| topic.partition(*index));
-        let in_sync = partition.map_or(&[][..], |partition| &partition.in_sync_replicas);
-        in_sync.len() > 1 && in_sync.contains(&id)
+        partition.is_some_and(|partition| disk_lost(partition, id, &|other| image.may_lead(other)).is_some())
     };
     lost.iter().copied().filter(relied_on).collect()
 }

@@ -6,7 +6,7 @@
 use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
 use serde::{Deserialize, Serialize};
 
-use super::leadership::{broker_back, broker_gone, broker_leaving};
+use super::leadership::{broker_back, broker_gone, broker_leaving, disk_lost};
 use super::{Context, Draft};
 use crate::metadata::{BrokerImage, MetadataImage, Record};
 
@@ -79,19 +79,18 @@ pub(super) fn fence(draft: &mut Draft, life: BrokerLife, context: &Context<'_>) 
     Ok(())
 }
 
-/// It has lost a disk: it leads nothing of what was there, and leaves the ISRs that somebody else keeps.
+/// It has lost a disk: it leads nothing of what was there that somebody else can lead, and leaves the ISRs of that.
 pub(super) fn replicas_offline(
     draft: &mut Draft,
     life: BrokerLife,
     partitions: &[(Uuid, PartitionIndex)],
-    context: &Context<'_>,
 ) -> Result<(), BrokerLifeError> {
     present(&draft.image, life)?;
     for (topic_id, index) in partitions {
-        let Some(topic) = draft.image.topic_by_id(*topic_id) else { continue };
-        let Some(partition) = topic.partition(*index) else { continue };
-        let rules = (context.elections)(&topic.config);
-        if let Some(next) = broker_gone(partition, life.broker_id, &|id| draft.image.may_lead(id), &rules) {
+        let Some(partition) = draft.image.topic_by_id(*topic_id).and_then(|topic| topic.partition(*index)) else {
+            continue;
+        };
+        if let Some(next) = disk_lost(partition, life.broker_id, &|id| draft.image.may_lead(id)) {
             draft.push(Record::Partition(next.to_record(*topic_id)));
         }
     }

@@ -104,6 +104,16 @@ pub fn broker_leaving(
     broker_gone(partition, leaving, live, &ElectionRules::default())
 }
 
+/// A broker has lost the disk of its replica: it leaves the ISR and leads no more. None where it stays, because nobody else could lead: what
+/// was acknowledged last may be only there, and the broker goes on with it once the disk is back. So never unclean.
+pub fn disk_lost(
+    partition: &PartitionImage,
+    broker: BrokerId,
+    live: &dyn Fn(BrokerId) -> bool,
+) -> Option<PartitionImage> {
+    broker_gone(partition, broker, live, &ElectionRules::default()).filter(|next| next.leader.is_some())
+}
+
 /// The only replica registers again. Nobody else could lead meanwhile, so it goes on; in a new epoch if its log may have lost its end.
 pub(super) fn next_life(partition: &PartitionImage, clean: bool) -> Option<PartitionImage> {
     let mut next = partition.clone();

@@ -26,7 +26,9 @@ pub use create_topics::{CreateTopicError, CreatedTopic, NewTopic};
 pub use delete_topics::{DeleteTopicError, DeletedTopic, TopicReference};
 pub use elect_leaders::{ElectLeadersError, Election, ElectionKind};
 pub use fencing::{BrokerLife, BrokerLifeError};
-pub use leadership::{AlterPartitionError, ElectionRules, alter_partition, broker_back, broker_gone, broker_leaving};
+pub use leadership::{
+    AlterPartitionError, ElectionRules, alter_partition, broker_back, broker_gone, broker_leaving, disk_lost,
+};
 pub use reassignment::{ReassignError, Reassignment};
 
 /// Partitions that one command may make: more would stop all other commands for too long.
@@ -202,7 +204,7 @@ pub fn decide(image: &MetadataImage, command: &Command, context: &mut Context<'_
             Reply::ShuttingDown(fencing::controlled_shutdown(&mut draft, *life, context))
         }
         Command::ReplicasOffline { life, partitions } => {
-            Reply::Broker(fencing::replicas_offline(&mut draft, *life, partitions, context))
+            Reply::Broker(fencing::replicas_offline(&mut draft, *life, partitions))
         }
         Command::AlterPartition { proposer, partitions } => {
             Reply::PartitionsAltered(alter_partition::decide(&mut draft, *proposer, partitions, context))
