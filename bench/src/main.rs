@@ -2,9 +2,12 @@
 //! one is not kept. `broker` starts and looks at the process under test; `report` prints and saves.
 
 mod broker;
+mod cluster;
 mod compare;
 mod consumer_lab;
 mod failover;
+mod idle;
+mod reassign;
 mod report;
 mod smoke;
 
@@ -44,6 +47,12 @@ enum Command {
     ManyPartitions(compare::Options),
     /// 5,000 connections that say nothing.
     ManyConnections(compare::Options),
+    /// Three brokers, three replicas: throughput, CPU of all brokers per record, memory.
+    Replicated(compare::Options),
+    /// What three brokers cost that have 1,000 partitions with three replicas, and nobody uses them.
+    Idle(idle::Options),
+    /// How long producers wait while 50 partitions move to other brokers, and whether all records are there.
+    Reassign(reassign::Options),
     /// All that compare with the peer, one after the other; --save names a folder.
     All(compare::Options),
 }
@@ -87,6 +96,9 @@ fn measure(command: &Command) -> anyhow::Result<bool> {
             Command::Life(options) => compare::run(&[Scenario::Life], options).await,
             Command::ManyPartitions(options) => compare::run(&[Scenario::ManyPartitions], options).await,
             Command::ManyConnections(options) => compare::run(&[Scenario::ManyConnections], options).await,
+            Command::Replicated(options) => compare::run(&[Scenario::Replicated], options).await,
+            Command::Idle(options) => idle::run(options).await,
+            Command::Reassign(options) => reassign::run(options).await,
             Command::All(options) => compare::run(&Scenario::ALL, options).await,
         }
     })

@@ -8,6 +8,7 @@ mod latency;
 mod life;
 mod many;
 mod page;
+mod replicated;
 mod samples;
 mod side;
 mod throughput;
@@ -19,7 +20,8 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 
 use self::samples::Samples;
-use self::side::{Make, Side};
+pub(crate) use self::side::Make;
+use self::side::Side;
 use crate::Common;
 use crate::report::{command_line, machine};
 
@@ -48,7 +50,7 @@ impl Options {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Peer {
+pub(crate) enum Peer {
     Kafka,
 }
 
@@ -61,10 +63,11 @@ pub(crate) enum Scenario {
     Life,
     ManyPartitions,
     ManyConnections,
+    Replicated,
 }
 
 impl Scenario {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::ProducerLadder,
         Self::JavaLadder,
         Self::LatencyAtLoad,
@@ -72,6 +75,7 @@ impl Scenario {
         Self::Life,
         Self::ManyPartitions,
         Self::ManyConnections,
+        Self::Replicated,
     ];
 
     fn name(self) -> &'static str {
@@ -83,6 +87,7 @@ impl Scenario {
             Self::Life => "life",
             Self::ManyPartitions => "many-partitions",
             Self::ManyConnections => "many-connections",
+            Self::Replicated => "replicated",
         }
     }
 
@@ -106,6 +111,11 @@ impl Scenario {
             }
             Self::ManyPartitions => "Topics of 100 partitions, nobody uses them.",
             Self::ManyConnections => "Connections that have said who they are (ApiVersions) and then say nothing.",
+            Self::Replicated => {
+                "Three brokers, 6 partitions, 3 replicas, min.insync.replicas=2, acks=all, 1 KB records: kafka-producer-perf-test of Apache \
+                 Kafka 4.4, then rdkafka_performance (a client that costs little) with other batches and fetchers. CPU is that of all \
+                 brokers together, memory the largest VmHWM of one."
+            }
         }
     }
 }
@@ -159,6 +169,7 @@ pub(crate) async fn run(scenarios: &[Scenario], options: &Options) -> Result<boo
             Scenario::Life => life::life(&mut bench).await,
             Scenario::ManyPartitions => many::partitions(&mut bench).await,
             Scenario::ManyConnections => many::connections(&mut bench).await,
+            Scenario::Replicated => replicated::replicated(&mut bench).await,
         }
         .with_context(|| scenario.name())?;
         println!("{}", bench.samples.markdown());

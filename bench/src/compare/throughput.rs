@@ -203,7 +203,7 @@ fn payload() -> Result<tempfile::NamedTempFile> {
 }
 
 /// Records a second and the 99th percentile of the last line.
-fn parse(said: &str) -> Result<(f64, f64)> {
+pub(super) fn parse(said: &str) -> Result<(f64, f64)> {
     let line =
         said.lines().rev().find(|line| line.contains("99.9th")).context("the Java producer printed no summary")?;
     let before = |unit: &str| {
