@@ -132,6 +132,16 @@ impl Admin {
         &self,
         resources: &[ConfigResource],
     ) -> Result<Each<ConfigResource, Vec<ConfigEntry>>, RequestError> {
+        self.describe_named_configs(resources, &[]).await
+    }
+
+    /// Some settings of many resources; all when no name is given.
+    pub async fn describe_named_configs(
+        &self,
+        resources: &[ConfigResource],
+        names: &[&str],
+    ) -> Result<Each<ConfigResource, Vec<ConfigEntry>>, RequestError> {
+        let describe = |resources: &[&ConfigResource]| describe(resources, names);
         let (brokers, others): (Vec<_>, Vec<_>) =
             resources.iter().partition(|r| matches!(r, ConfigResource::Broker(_)));
         let mut all = Each::new();
@@ -171,10 +181,11 @@ impl Admin {
     }
 }
 
-fn describe(resources: &[&ConfigResource]) -> DescribeConfigsRequest {
+fn describe(resources: &[&ConfigResource], names: &[&str]) -> DescribeConfigsRequest {
+    let keys = || (!names.is_empty()).then(|| names.iter().copied().map(Str::from).collect());
     let asked = resources.iter().map(|resource| {
         let (resource_type, resource_name) = resource.to_wire();
-        DescribeConfigsResource { resource_type, resource_name, configuration_keys: None }
+        DescribeConfigsResource { resource_type, resource_name, configuration_keys: keys() }
     });
     DescribeConfigsRequest { resources: asked.collect(), ..Default::default() }
 }

@@ -1,11 +1,13 @@
-//! Administration: topics, configs, groups, offsets, log dirs. Each file holds one subject. What concerns many things is asked in
-//! one request, and each thing has its own result, so that one bad topic hides nothing about the others.
+//! Administration: topics, configs, groups, offsets, log dirs, quorum, reassignments. Each file holds one subject. What
+//! concerns many things is asked in one request, and each thing has its own result, so that one bad topic hides nothing
+//! about the others.
 
 mod cluster;
 mod configs;
 pub(crate) mod groups;
 mod log_dirs;
 pub(crate) mod offsets;
+mod quorum;
 mod reassignments;
 mod topics;
 
@@ -16,6 +18,7 @@ pub use configs::{ConfigChange, ConfigEntry, ConfigResource, ConfigSource};
 pub use groups::{GroupDescription, GroupListing, GroupMember};
 pub use log_dirs::{LogDirDescription, ReplicaSize};
 pub use offsets::{CommittedOffset, ListedOffset, OffsetSpec};
+pub use quorum::QuorumDescription;
 pub use reassignments::OngoingReassignment;
 pub use topics::{CreatedTopic, NewTopic, PartitionDescription, TopicDescription};
 
