@@ -144,6 +144,14 @@ reasons! {
     Applied,
     /// A broker's pod was deleted so that it comes back with the present spec.
     PodReplaced,
+    /// A broker was restarted because its image changed.
+    ImageChanged,
+    /// A broker was restarted because settings changed that it reads at its start only.
+    ConfigChanged,
+    /// A broker was restarted because an annotation asked for it.
+    RestartRequested,
+    /// A restart leaves topics without a replica for a moment: they have none to spare.
+    NoSpareReplica,
     /// The StatefulSet was recreated, its pods left running, because its claim templates changed.
     StatefulSetRecreated,
     /// The client settings changed.

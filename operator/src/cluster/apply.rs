@@ -51,9 +51,14 @@ async fn perform(context: &Context, cluster: &Cluster, action: &Action) -> Resul
             apply::delete(client, &namespace, &resource, name, uid, true).await?;
             Ok(Note::normal(Reason::StatefulSetRecreated, format!("{name}: claim templates changed; its pods run on")))
         }
-        Action::ReplacePod { name, uid, why } => {
-            apply::delete_pod(client, &namespace, name, uid).await?;
-            Ok(Note::normal(Reason::PodReplaced, why.clone()))
+        Action::ReplacePod(one) => {
+            if let Some(topics) = &one.without_spare {
+                let text =
+                    format!("topics that have no replica to spare stand still while {} restarts: {topics}", one.name);
+                context.events.publish(cluster, &Note::warning(Reason::NoSpareReplica, text)).await;
+            }
+            apply::delete_pod(client, &namespace, &one.name, &one.uid).await?;
+            Ok(Note::normal(one.reason, one.why.clone()))
         }
     }
 }
@@ -66,7 +71,7 @@ fn failure(action: &Action, error: &kube::Error) -> Failure {
     };
     let (condition, reason) = match action {
         Action::GrowClaim(_) => (ConditionType::DisksInForce, Reason::DiskResizeRefused),
-        Action::Apply(_) | Action::OrphanSet { .. } | Action::ReplacePod { .. } => {
+        Action::Apply(_) | Action::OrphanSet { .. } | Action::ReplacePod(_) => {
             (ConditionType::Ready, Reason::KubernetesError)
         }
     };

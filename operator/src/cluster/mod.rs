@@ -45,7 +45,7 @@ async fn one(cluster: &Cluster, context: &Context) -> Result<Done, ReconcileErro
         broker_image: context.args.broker_image.clone(),
         cluster_domain: context.args.cluster_domain.clone(),
     };
-    let observed = observe::observe(&context.client, cluster).await?;
+    let observed = observe::observe(context, cluster).await?;
     let now = Timestamp::now();
     let desired = plan::desired(cluster, &defaults, &observed);
     let plan = plan::plan(cluster, desired, &observed, &defaults, context.resync(), now);

@@ -1,7 +1,9 @@
-//! All reads of a Cluster's reconcile: its children, claims and pods, and what each broker says is in force.
+//! All reads of a Cluster's reconcile: its children, claims and pods, what each broker says is in force, and, when a broker
+//! is to be taken down, what the brokers say of their partitions.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use forebay_broker_config::status::BrokerStatus;
 use forebay_crds::Cluster;
@@ -11,10 +13,14 @@ use kube::api::{Api, ApiResource, ListParams};
 use kube::{Client, ResourceExt};
 use serde_json::Value;
 
-use super::build::{self, labels};
+use super::build::{self, RESTART_ANNOTATION, labels};
+use super::roll::{self, Marks};
+use crate::context::Context;
+use crate::kafka::brokers::{self, BrokersSeen};
 use crate::kafka::status;
 use crate::kube::apply;
 use crate::reconcile::ReconcileError;
+use crate::stores::ClusterKey;
 
 /// What there is.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +31,10 @@ pub(crate) struct Observed {
     pub(crate) pods: Vec<PodSeen>,
     /// What brokers say, by pod; an error when one could not be read.
     pub(crate) reports: BTreeMap<String, Result<BrokerStatus, String>>,
+    /// What the brokers say of the whole cluster; asked only when something is to be done that depends on it.
+    pub(crate) brokers: Option<Result<BrokersSeen, String>>,
+    /// How long the number of replicas that are behind has been the same.
+    pub(crate) unchanged_for: Duration,
 }
 
 /// A claim.
@@ -47,11 +57,35 @@ pub(crate) struct PodSeen {
     pub(crate) ip: Option<IpAddr>,
     pub(crate) ready: bool,
     pub(crate) deleting: bool,
+    /// What it was made from.
+    pub(crate) marks: Marks,
+    /// Its annotation asks for a restart.
+    pub(crate) restart_requested: bool,
     /// Why it is not ready, in Kubernetes' words.
     pub(crate) message: Option<String>,
 }
 
-pub(crate) async fn observe(client: &Client, cluster: &Cluster) -> Result<Observed, ReconcileError> {
+pub(crate) async fn observe(context: &Context, cluster: &Cluster) -> Result<Observed, ReconcileError> {
+    let mut observed = kubernetes(&context.client, cluster).await?;
+    let template = roll::template(cluster, &observed.children);
+    if template.is_some_and(|template| roll::asks_brokers(&observed.pods, cluster.spec.replicas, &template)) {
+        ask_brokers(context, cluster, &mut observed).await;
+    }
+    Ok(observed)
+}
+
+async fn ask_brokers(context: &Context, cluster: &Cluster, observed: &mut Observed) {
+    let key = ClusterKey { namespace: cluster.namespace().unwrap_or_default(), name: cluster.name_any() };
+    let kafka = context.kafka.get(&key, &context.args.bootstrap_of(&key.namespace, &key.name));
+    let seen = brokers::look(&kafka.admin).await;
+    if let Ok(seen) = &seen {
+        let behind = roll::behind(&seen.partitions, &observed.pods);
+        observed.unchanged_for = kafka.unchanged_for(behind, Instant::now());
+    }
+    observed.brokers = Some(seen);
+}
+
+async fn kubernetes(client: &Client, cluster: &Cluster) -> Result<Observed, ReconcileError> {
     let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
     let wanted = [
         (ApiResource::erase::<StatefulSet>(&()), build::broker_set_name(&name)),
@@ -104,6 +138,8 @@ fn pod_seen(pod: &Pod) -> Option<PodSeen> {
         ip: status.pod_ip.as_ref().and_then(|ip| ip.parse().ok()),
         ready: conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"),
         deleting: pod.metadata.deletion_timestamp.is_some(),
+        marks: roll::marks(pod.annotations(), pod.spec.as_ref()),
+        restart_requested: pod.annotations().contains_key(RESTART_ANNOTATION),
         message: pod_message(&status),
         name,
     })

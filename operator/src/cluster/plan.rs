@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::build::{self, BuildError, Defaults, broker_set_name};
 use super::disks::{self, Growth};
 use super::observe::Observed;
+use super::roll::{Replacement, Situation};
 use super::settled::{self, Settled};
 use super::{report, roll, tuning};
 use crate::kube::apply::{self, Child, Need};
@@ -36,11 +37,7 @@ pub(crate) enum Action {
         name: String,
         uid: String,
     },
-    ReplacePod {
-        name: String,
-        uid: String,
-        why: String,
-    },
+    ReplacePod(Replacement),
 }
 
 impl fmt::Display for Action {
@@ -49,7 +46,7 @@ impl fmt::Display for Action {
             Self::Apply(child) => write!(f, "apply {}", child.key()),
             Self::GrowClaim(growth) => write!(f, "grow claim {} from {} to {}", growth.claim, growth.from, growth.to),
             Self::OrphanSet { name, .. } => write!(f, "orphan StatefulSet/{name}"),
-            Self::ReplacePod { name, .. } => write!(f, "replace pod {name}"),
+            Self::ReplacePod(one) => write!(f, "replace pod {}", one.name),
         }
     }
 }
@@ -147,7 +144,7 @@ fn steps(cluster: &Cluster, children: &[Child], observed: &Observed, growths: &[
                     steps.blockers.push((Reason::BrokersStarting, format!("{} is being applied", child.key())));
                 }
             }
-            (Need::Nothing, Some(live)) if is_set => roll_step(&mut steps, cluster, live, observed),
+            (Need::Nothing, Some(_)) if is_set => roll_step(&mut steps, cluster, observed),
             (Need::Nothing, _) => {}
         }
     }
@@ -158,22 +155,27 @@ fn growing(growths: &[Growth]) -> impl Iterator<Item = Action> {
     growths.iter().cloned().map(Action::GrowClaim)
 }
 
-fn roll_step(steps: &mut Steps, cluster: &Cluster, set: &Value, observed: &Observed) {
-    // Until the set's controller has seen the present template, its status still names the old revision.
-    let is_seen = set["status"]["observedGeneration"].as_i64() == set["metadata"]["generation"].as_i64();
-    let Some(revision) = set["status"]["updateRevision"].as_str().filter(|_| is_seen) else {
+fn roll_step(steps: &mut Steps, cluster: &Cluster, observed: &Observed) {
+    let Some(template) = roll::template(cluster, &observed.children) else {
         steps
             .blockers
             .push((Reason::BrokersStarting, "the StatefulSet is being taken in by its controller".to_owned()));
         return;
     };
-    let out_of_sync = settled::out_of_sync(cluster, observed);
-    match roll::next(&observed.pods, cluster.spec.replicas, revision, out_of_sync) {
+    let situation = Situation {
+        pods: &observed.pods,
+        replicas: cluster.spec.replicas,
+        template: &template,
+        recovering: &report::recovering(observed),
+        brokers: observed.brokers.as_ref(),
+        unchanged_for: observed.unchanged_for,
+    };
+    match roll::next(&situation) {
         roll::Step::Nothing => {}
         roll::Step::Wait(why) => steps.blockers.push((Reason::Rolling, why)),
-        roll::Step::Replace { name, uid, why } => {
-            steps.blockers.push((Reason::Rolling, why.clone()));
-            steps.actions.push(Action::ReplacePod { name, uid, why });
+        roll::Step::Replace(replacement) => {
+            steps.blockers.push((Reason::Rolling, replacement.why.clone()));
+            steps.actions.push(Action::ReplacePod(replacement));
         }
     }
 }

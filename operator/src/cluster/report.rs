@@ -1,5 +1,7 @@
 //! The status of a Cluster: what was observed, in the API's terms. Nothing in it changes by itself on a cluster at rest.
 
+use std::collections::BTreeMap;
+
 use forebay_broker_config::status::{BrokerState as Reported, BrokerStatus as Status};
 use forebay_crds::cluster::{BrokerState, BrokerStatus};
 use forebay_crds::{Cluster, ClusterStatus};
@@ -59,6 +61,13 @@ fn broker(pod: &PodSeen, report: Option<&Result<Status, String>>) -> BrokerStatu
         cores: status.map(|status| status.cores),
         memory_limit_bytes: status.and_then(|s| s.memory_limit_bytes).and_then(|bytes| i64::try_from(bytes).ok()),
     }
+}
+
+/// Brokers that read their logs, by pod: how far they are.
+pub(crate) fn recovering(observed: &Observed) -> BTreeMap<String, String> {
+    let all = observed.reports.iter().filter_map(|(pod, report)| Some((pod, report.as_ref().ok()?)));
+    let recovering = all.filter(|(_, status)| status.state == Reported::Recovering);
+    recovering.map(|(pod, status)| (pod.clone(), progress(pod, status))).collect()
 }
 
 /// How far a broker that is not ready has come.

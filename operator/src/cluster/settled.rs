@@ -1,22 +1,23 @@
 //! What the first start of a cluster of several brokers has settled for good, read back from its children: who votes, its id, how
 //! many brokers have data. A later edit of `replicas` must not change the first two, and must not fall below the third.
 
-use std::collections::BTreeMap;
-
 use forebay_broker_client::types::Uuid;
 use forebay_broker_config::{parse_properties, voter_count};
 use forebay_crds::Cluster;
 use kube::ResourceExt;
 use sha2::{Digest, Sha256};
 
-use super::build::{broker_set_name, config_map, config_map_name};
+use super::build::{RESTART_ANNOTATION, broker_set_name, config_map, config_map_name};
 use super::observe::Observed;
+use super::roll;
 
 /// What is settled; nothing is for a new cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settled {
     voters: Option<i32>,
     cluster_id: Option<String>,
+    /// The restart of all brokers that was asked for last.
+    restart: Option<String>,
     /// Brokers that run or have a disk.
     pub(crate) brokers: i32,
 }
@@ -40,6 +41,7 @@ impl Settled {
         Self {
             voters: voters.and_then(|count| i32::try_from(count).ok()),
             cluster_id: settings.remove("forebay.cluster.id"),
+            restart: set.and_then(|set| roll::marks_of(&set["spec"]["template"]).restart),
             brokers: i32::try_from(running).unwrap_or(i32::MAX).max(with_disk),
         }
     }
@@ -48,6 +50,11 @@ impl Settled {
     pub(crate) fn voters(&self, cluster: &Cluster) -> i32 {
         let first = if self.brokers > 0 { self.brokers } else { cluster.spec.replicas };
         self.voters.unwrap_or_else(|| voter_count(first))
+    }
+
+    /// The restart of all brokers that is asked for, or was last: an annotation that is taken away restarts nobody.
+    pub(crate) fn restart(&self, cluster: &Cluster) -> Option<String> {
+        cluster.annotations().get(RESTART_ANNOTATION).or(self.restart.as_ref()).cloned()
     }
 
     /// The id of a cluster of several brokers. It follows from the Cluster's place and name, so that one of the same name finds its
@@ -75,25 +82,6 @@ pub(crate) fn refuse(replicas: i32, settled: &Settled) -> Option<String> {
         ));
     }
     (replicas < ran).then(|| format!("spec.replicas is {replicas}, and {ran} brokers have records: none can be taken away in this version, as nothing moves its replicas; set it to {ran}"))
-}
-
-/// Brokers of a cluster of several: what keeps one from being taken down now. The newest look at each broker says it; a broker
-/// that says nothing is no reason to trust the others.
-pub(crate) fn out_of_sync(cluster: &Cluster, observed: &Observed) -> Option<String> {
-    if cluster.spec.replicas == 1 {
-        return None;
-    }
-    let said: BTreeMap<&str, _> =
-        observed.pods.iter().map(|pod| (pod.name.as_str(), observed.reports.get(&pod.name))).collect();
-    said.into_iter().find_map(|(pod, report)| match report {
-        Some(Ok(status)) if status.under_replicated_partitions == 0 => None,
-        Some(Ok(status)) => Some(format!(
-            "{} partitions have a replica that is not in sync, says {pod}",
-            status.under_replicated_partitions
-        )),
-        Some(Err(error)) => Some(format!("{pod} does not say whether all replicas are in sync: {error}")),
-        None => Some(format!("{pod} does not say whether all replicas are in sync")),
-    })
 }
 
 #[cfg(test)]

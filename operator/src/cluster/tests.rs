@@ -16,6 +16,8 @@ use super::apply::{Failure, with_failures};
 use super::build::{Defaults, broker_set_name};
 use super::observe::{ClaimSeen, Observed, PodSeen};
 use super::plan::{Plan, desired, plan};
+use super::roll;
+use crate::kafka::brokers::{BrokersSeen, PartitionSeen};
 use crate::kube::apply::Child;
 
 fn testdata(folder: &str) -> PathBuf {
@@ -73,7 +75,33 @@ struct Given {
     live_changes: BTreeMap<String, BTreeMap<String, Value>>,
     revision: String,
     pods: Vec<Pod>,
+    brokers: Option<Brokers>,
     claims: BTreeMap<String, [String; 2]>,
+}
+
+/// What the brokers say when they are asked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Brokers {
+    leader: i32,
+    #[serde(default)]
+    partitions: Vec<Partition>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Partition {
+    topic: String,
+    replicas: Vec<i32>,
+    in_sync: Vec<i32>,
+    min: usize,
+}
+
+impl Partition {
+    fn seen(self, index: i32) -> PartitionSeen {
+        let Self { topic, replicas, in_sync, min } = self;
+        PartitionSeen { topic, index, replicas, in_sync, min_in_sync: min }
+    }
 }
 
 #[derive(Deserialize)]
@@ -105,6 +133,8 @@ fn observed(given: &Given) -> Observed {
             observed.children.insert(child.key(), value);
         }
     }
+    let set = observed.children.get(&format!("StatefulSet/{}", broker_set_name("c")));
+    let marks = set.map(|set| roll::marks_of(&set["spec"]["template"])).unwrap_or_default();
     for pod in &given.pods {
         let name = format!("{}-{}", broker_set_name("c"), pod.ordinal);
         if let Some(status) = &pod.status {
@@ -117,10 +147,19 @@ fn observed(given: &Given) -> Observed {
             revision: pod.revision.clone(),
             ready: pod.ready,
             message: pod.message.clone(),
+            marks: marks.clone(),
             node: Some("node-1".to_owned()),
             ..PodSeen::default()
         });
     }
+    observed.brokers = given.brokers.as_ref().map(|brokers| {
+        let partitions = (0..).zip(brokers.partitions.iter().cloned());
+        Ok(BrokersSeen {
+            partitions: partitions.map(|(index, partition)| partition.seen(index)).collect(),
+            quorum_leader: Some(brokers.leader),
+            voters: vec![0, 1, 2],
+        })
+    });
     observed.claims = given
         .claims
         .iter()
@@ -188,6 +227,23 @@ fn a_status_that_was_written_is_the_status_that_is_planned_next() {
     );
     assert_eq!(first.status, second.status);
     assert!(second.actions.is_empty() && second.notes.is_empty(), "{second:?}");
+}
+
+#[test]
+fn a_restart_that_was_asked_for_stays_in_the_template_when_the_annotation_goes() {
+    let restarted_for = |cluster: &Cluster, observed: &Observed| {
+        let children = desired(cluster, &defaults(), observed).unwrap();
+        let set = children.into_iter().find(|child| child.resource.kind == "StatefulSet").unwrap();
+        (roll::marks_of(&set.value["spec"]["template"]).restart, set)
+    };
+    let mut cluster = cluster(&json!({}));
+    assert_eq!(restarted_for(&cluster, &Observed::default()).0, None);
+    cluster.annotations_mut().insert("forebay.dev/restart".into(), "monday".into());
+    let (restart, set) = restarted_for(&cluster, &Observed::default());
+    assert_eq!(restart.as_deref(), Some("monday"));
+    cluster.annotations_mut().clear();
+    let observed = Observed { children: [(set.key(), live(&set, "r"))].into(), ..Observed::default() };
+    assert_eq!(restarted_for(&cluster, &observed).0.as_deref(), Some("monday"));
 }
 
 #[test]

@@ -3,12 +3,13 @@
 //! What must always hold: what a reconcile decides on was read after the last change that this operator made to that
 //! topic; and however many topics there are, a look costs one Metadata and one DescribeConfigs call.
 
+pub(crate) mod brokers;
 mod looks;
 pub(crate) mod status;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_broker_client::admin::ConfigEntry;
 use forebay_broker_client::{Admin, Client, ClientConfig};
@@ -43,6 +44,22 @@ pub(crate) enum TopicSeen {
 pub(crate) struct KafkaCluster {
     pub(crate) admin: Admin,
     pub(crate) looks: Looks,
+    /// Replicas that are behind, and since when there are so many.
+    behind: Mutex<Option<(usize, Instant)>>,
+}
+
+impl KafkaCluster {
+    /// How long there have been so many replicas that are behind.
+    pub(crate) fn unchanged_for(&self, behind: usize, now: Instant) -> Duration {
+        let mut last = self.behind.lock();
+        match *last {
+            Some((count, since)) if count == behind => now.saturating_duration_since(since),
+            _ => {
+                *last = Some((behind, now));
+                Duration::ZERO
+            }
+        }
+    }
 }
 
 /// The clients, by Cluster. A Cluster that is gone is forgotten by `forget`.
@@ -59,7 +76,7 @@ impl KafkaClusters {
             Some((at, cluster)) if at == bootstrap => Arc::clone(cluster),
             _ => {
                 let admin = Admin::new(Client::new(bootstrap, client_config()));
-                let cluster = Arc::new(KafkaCluster { admin, looks: Looks::default() });
+                let cluster = Arc::new(KafkaCluster { admin, looks: Looks::default(), behind: Mutex::default() });
                 clusters.insert(key.clone(), (bootstrap.to_owned(), Arc::clone(&cluster)));
                 cluster
             }
@@ -80,5 +97,19 @@ fn client_config() -> ClientConfig {
         request_timeout: Duration::from_secs(10),
         operation_timeout: Duration::from_secs(3),
         ..ClientConfig::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_that_changes_starts_the_clock_anew() {
+        let clusters = KafkaClusters::default();
+        let key = ClusterKey { namespace: "n".into(), name: "c".into() };
+        let (cluster, start) = (clusters.get(&key, "127.0.0.1:1"), Instant::now());
+        let at = |behind, seconds| cluster.unchanged_for(behind, start + Duration::from_secs(seconds)).as_secs();
+        assert_eq!([at(3, 0), at(3, 5), at(2, 6), at(2, 16), at(3, 17)], [0, 5, 0, 10, 0]);
     }
 }

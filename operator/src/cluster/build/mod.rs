@@ -13,6 +13,7 @@ use kube::core::ObjectMeta;
 use kube::{Resource, ResourceExt};
 
 pub(crate) use config_map::ConfigProblem;
+pub(crate) use pod::{CHECKSUM_ANNOTATION, RESTARTED_FOR_ANNOTATION};
 pub(crate) use stateful_set::threads;
 
 use super::settled::Settled;
@@ -25,6 +26,9 @@ pub(crate) const KAFKA_PORT: i32 = 9092;
 pub(crate) const CONTROLLER_PORT: i32 = 9093;
 /// Port of metrics, probes and status.
 pub(crate) const HTTP_PORT: i32 = 9644;
+
+/// On a Cluster: each new value restarts all brokers once, one after the other. On a broker's pod: restarts it.
+pub(crate) const RESTART_ANNOTATION: &str = "forebay.dev/restart";
 
 /// What the operator was told and a child may depend on.
 #[derive(Clone, Debug)]
@@ -86,7 +90,7 @@ pub(crate) fn children(cluster: &Cluster, defaults: &Defaults, settled: &Settled
         Child::new(&services::headless(cluster))?,
         Child::new(&services::bootstrap(cluster))?,
         Child::new(&pod_disruption_budget::build(cluster))?,
-        Child::new(&stateful_set::build(cluster, defaults, &properties))?,
+        Child::new(&stateful_set::build(cluster, defaults, settled, &properties))?,
     ])
 }
 

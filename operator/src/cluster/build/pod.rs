@@ -17,15 +17,19 @@ use kube::core::ObjectMeta;
 use super::{
     CONTROLLER_PORT, Defaults, HTTP_PORT, KAFKA_PORT, broker_host, config_map, config_map_name, is_replicated, labels,
 };
+use crate::cluster::settled::Settled;
 use crate::kube::compare;
 
 const CONFIG_VOLUME: &str = "config";
 const CONFIG_PATH: &str = "/etc/forebay";
-const CHECKSUM_ANNOTATION: &str = "forebay.dev/config-checksum";
+/// On a pod: checksum of the settings that its broker has read.
+pub(crate) const CHECKSUM_ANNOTATION: &str = "forebay.dev/config-checksum";
+/// On a pod: the restart of all brokers that it was made for.
+pub(crate) const RESTARTED_FOR_ANNOTATION: &str = "forebay.dev/restarted-for";
 /// The user and group of the image.
 const USER: i64 = 65532;
 
-pub(super) fn template(cluster: &Cluster, defaults: &Defaults, properties: &str) -> PodTemplateSpec {
+pub(super) fn template(cluster: &Cluster, defaults: &Defaults, settled: &Settled, properties: &str) -> PodTemplateSpec {
     let name = cluster.name_any();
     let wanted = cluster.spec.pod.clone().unwrap_or_default();
     let mut pod_labels = wanted.labels.clone();
@@ -33,17 +37,25 @@ pub(super) fn template(cluster: &Cluster, defaults: &Defaults, properties: &str)
     PodTemplateSpec {
         metadata: Some(ObjectMeta {
             labels: Some(pod_labels),
-            annotations: Some(annotations(cluster, &wanted, properties)),
+            annotations: Some(annotations(cluster, &wanted, settled, properties)),
             ..ObjectMeta::default()
         }),
         spec: Some(spec(cluster, defaults, wanted)),
     }
 }
 
-fn annotations(cluster: &Cluster, wanted: &PodTemplate, properties: &str) -> BTreeMap<String, String> {
+fn annotations(
+    cluster: &Cluster,
+    wanted: &PodTemplate,
+    settled: &Settled,
+    properties: &str,
+) -> BTreeMap<String, String> {
     let mut annotations = wanted.annotations.clone();
     let mut set = |name: &str, value: String| annotations.insert(name.to_owned(), value);
     set(CHECKSUM_ANNOTATION, compare::hash(&properties.into()));
+    if let Some(restart) = settled.restart(cluster) {
+        set(RESTARTED_FOR_ANNOTATION, restart);
+    }
     set("kubectl.kubernetes.io/default-container", "broker".to_owned());
     if cluster.spec.metrics.as_ref().and_then(|metrics| metrics.scrape_annotations).unwrap_or(true) {
         set("prometheus.io/scrape", "true".to_owned());

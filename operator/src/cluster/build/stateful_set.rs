@@ -12,6 +12,7 @@ use kube::ResourceExt;
 use kube::core::ObjectMeta;
 
 use super::{Defaults, broker_set_name, headless_service_name, labels, metadata, pod};
+use crate::cluster::settled::Settled;
 
 /// Thread counts: what the spec says, and what follows from the CPU limit. What neither says is left to each broker, which
 /// goes by the cores it finds.
@@ -36,7 +37,7 @@ pub(crate) fn threads(spec: &ClusterSpec) -> Threads {
     }
 }
 
-pub(super) fn build(cluster: &Cluster, defaults: &Defaults, properties: &str) -> StatefulSet {
+pub(super) fn build(cluster: &Cluster, defaults: &Defaults, settled: &Settled, properties: &str) -> StatefulSet {
     let name = cluster.name_any();
     let when_deleted = match cluster.spec.effective_reclaim_policy() {
         ReclaimPolicy::Delete => "Delete",
@@ -53,7 +54,7 @@ pub(super) fn build(cluster: &Cluster, defaults: &Defaults, properties: &str) ->
                 rolling_update: None,
             }),
             selector: labels::selector(&name),
-            template: pod::template(cluster, defaults, properties),
+            template: pod::template(cluster, defaults, settled, properties),
             volume_claim_templates: Some(cluster.spec.disks.iter().map(|disk| claim(&name, disk)).collect()),
             persistent_volume_claim_retention_policy: Some(StatefulSetPersistentVolumeClaimRetentionPolicy {
                 when_deleted: Some(when_deleted.to_owned()),
