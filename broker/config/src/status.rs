@@ -116,6 +116,8 @@ pub struct LogDirStatus {
     pub used_bytes: u64,
     /// Nothing is written any more: a write or flush failed, or the directory could not be used at the start.
     pub poisoned: bool,
+    /// What is written there does not end; the broker leaves what is there to others until it does.
+    pub hung: bool,
     /// Why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,

@@ -4,9 +4,12 @@
 //! then `state` (the replication machine; never during I/O), then the reader's own view. Readers take only the last two. A flush waits for
 //! the disk with no lock held. Waiters are told after the locks are released.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use forebay_broker_machines::{
@@ -398,8 +401,21 @@ impl Partition {
 
     /// Puts changed settings into force.
     pub fn update_config(&self, config: LogConfig) {
+        let log = self.writer.lock();
+        self.update_config_with(log, config);
+    }
+
+    /// Puts changed settings into force, unless somebody writes for so long: false then, and nothing has changed.
+    pub fn update_config_within(&self, config: LogConfig, time_max: Duration) -> bool {
+        let Some(log) = self.writer.try_lock_for(time_max) else { return false };
+        self.update_config_with(log, config);
+        true
+    }
+
+    fn update_config_with(&self, mut log: MutexGuard<'_, PartitionLog>, config: LogConfig) {
         let rule = rule(&config);
-        self.writer.lock().set_config(config);
+        log.set_config(config);
+        drop(log);
         let settings = Settings { rule, ..*self.state.lock().replica.settings() };
         let wakeups = self.tell(&Event::Configured(settings));
         self.wake(wakeups);

@@ -2,11 +2,15 @@
 //!
 //! A role changes only while the writer is held, so no append falls between two roles.
 
+use std::time::Duration;
+
 use forebay_broker_machines::{
     metadata::PartitionImage,
     replication::{EpochEnd, Event, IsrAnswer, IsrProposal, RoleKind, Settings},
 };
+use forebay_broker_storage::PartitionLog;
 use forebay_broker_wire::types::{BrokerId, LeaderEpoch, Offset};
+use parking_lot::MutexGuard;
 
 use crate::{
     partition::{Partition, Wakeups},
@@ -56,8 +60,18 @@ impl Partition {
         self.assign(image, now_ms);
     }
 
+    /// Leads or follows as the metadata says, unless somebody writes for so long: false then, and nothing has changed.
+    pub fn assign_within(&self, image: &PartitionImage, now_ms: i64, time_max: Duration) -> bool {
+        let Some(log) = self.writer.try_lock_for(time_max) else { return false };
+        self.assign_with(log, image, now_ms);
+        true
+    }
+
     fn assign(&self, image: &PartitionImage, now_ms: i64) {
-        let log = self.writer.lock();
+        self.assign_with(self.writer.lock(), image, now_ms);
+    }
+
+    fn assign_with(&self, log: MutexGuard<'_, PartitionLog>, image: &PartitionImage, now_ms: i64) {
         let mut wakeups = Wakeups::default();
         self.state.lock().step(&Event::Assigned(image.clone()), now_ms, &mut wakeups);
         drop(log);

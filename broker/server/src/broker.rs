@@ -16,7 +16,7 @@ use forebay_broker_machines::metadata::{BrokerLife, CLUSTER_METADATA_TOPIC, Comm
 use forebay_broker_storage::{DiskFull, LogDir, read_topic_id};
 use forebay_broker_wire::types::{BrokerId, Uuid};
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::controller::Sessions;
@@ -29,11 +29,13 @@ use crate::io::flusher::Flusher;
 use crate::io::pace::Pace;
 use crate::io::stop_on_panic::PanicAlarm;
 use crate::io::warm::Warmer;
+use crate::io::watchdog::Watchdog;
 use crate::lifecycle::Lifecycle;
 use crate::log_dirs::{self, FailedDir};
 use crate::metadata::{MetadataStore, SubmitError, random_id};
 use crate::metrics::Metrics;
 use crate::net::budget::ByteBudget;
+use crate::net::lines::Lines;
 use crate::net::listener::{Admission, Limits};
 use crate::net::warnings::Warnings;
 use crate::partitions::{HostedDir, PartitionTable, Progress};
@@ -61,6 +63,8 @@ pub struct Broker {
     pub(crate) limits: Limits,
     pub(crate) budget: ByteBudget,
     pub(crate) admission: Arc<Admission>,
+    /// The clients' sockets.
+    pub(crate) lines: Lines,
     /// About clients that break the protocol.
     pub(crate) warnings: Warnings,
     pub(crate) metrics: Metrics,
@@ -79,6 +83,9 @@ pub struct Broker {
     /// One life of the process.
     pub(crate) incarnation: Uuid,
     pub(crate) fetch_sessions: FetchSessions,
+    /// A disk hangs, or goes on.
+    pub(crate) disks_changed: Notify,
+    watchdog: Mutex<Option<Watchdog>>,
     pub(crate) shutdown: CancellationToken,
     pub(crate) alarm: PanicAlarm,
     pub(crate) started_at_ms: i64,
@@ -138,11 +145,13 @@ impl Broker {
         let alarm = PanicAlarm::new(shutdown.clone());
         let threads = config.threads.in_force(cgroup::usable_cores());
         let dirs = host_dirs(claimed.dirs, threads.network, &metrics, &alarm)?;
+        let log_dirs = dirs.len();
         Ok(Self {
             threads,
             limits: limits(&config),
             budget: ByteBudget::new(config.network.queued_max_request_bytes),
             admission: Arc::default(),
+            lines: Lines::default(),
             warnings: Warnings::default(),
             metrics,
             lifecycle: Lifecycle::default(),
@@ -154,7 +163,7 @@ impl Broker {
                 claimed.failed.is_empty(),
                 shutdown.clone(),
             ),
-            appender: Appender::start(threads.io, config.network.queued_max_requests, &alarm)
+            appender: Appender::start(threads.io, log_dirs, config.network.queued_max_requests, &alarm)
                 .context("cannot start the disk threads")?,
             warmer: Warmer::start(COLD_READ_THREADS, &alarm).context("cannot start the cold-read threads")?,
             producer_ids: ProducerIds::default(),
@@ -164,6 +173,8 @@ impl Broker {
             ready: watch::Sender::new(false),
             incarnation: random_id(),
             fetch_sessions: FetchSessions::new(config.network.fetch_session_slots),
+            disks_changed: Notify::new(),
+            watchdog: Mutex::default(),
             shutdown,
             alarm,
             started_at_ms: now_ms(),
@@ -286,6 +297,33 @@ impl Broker {
         self.replication.start(self, &self.runtime);
     }
 
+    /// Begins to look for disks that hang: what is there is to be led elsewhere, and nobody may be kept waiting.
+    pub(crate) fn watch_disks(self: &Arc<Self>) -> anyhow::Result<()> {
+        let broker = Arc::downgrade(self);
+        let changed = move |dir: &HostedDir| {
+            if let Some(broker) = broker.upgrade() {
+                broker.disk_changed(dir);
+            }
+        };
+        let hung_after = Duration::from_millis(self.config.log.hung_ms);
+        let watchdog = Watchdog::start(self.partitions.dirs.clone(), hung_after, changed, &self.alarm);
+        *self.watchdog.lock() = Some(watchdog.context("cannot start the thread that watches the disks")?);
+        Ok(())
+    }
+
+    fn disk_changed(&self, dir: &HostedDir) {
+        let quorum = self.metadata.quorum();
+        if quorum.log.is_in(&dir.log_dir) {
+            quorum.disk_hangs(dir.is_hung());
+        }
+        if quorum.is_away() {
+            self.lines.hang_up_all();
+        } else if dir.is_hung() {
+            self.lines.hang_up_writers(dir.number);
+        }
+        self.disks_changed.notify_one();
+    }
+
     /// Makes everything here follow the newest image. Blocks.
     pub(crate) fn follow(self: &Arc<Self>) {
         let _one_at_a_time = self.following.lock();
@@ -305,6 +343,9 @@ impl Broker {
 
     /// Stops what `open` started, when no request is served any more, and closes all logs. Blocks.
     pub(crate) fn close(&self) {
+        if let Some(watchdog) = self.watchdog.lock().take() {
+            watchdog.stop();
+        }
         self.appender.stop();
         self.warmer.stop();
         for dir in &self.partitions.dirs {
@@ -350,7 +391,7 @@ fn host_dirs(
     let host = |(number, log_dir): (usize, Arc<LogDir>)| {
         let flush_duration = metrics.flush_duration(&log_dir.path().display().to_string());
         let flusher = Flusher::start(number, alarm).context("cannot start a flusher thread")?;
-        Ok(Arc::new(HostedDir { log_dir, flusher, flush_duration, pace: Pace::new(network_threads) }))
+        Ok(Arc::new(HostedDir::new(number, log_dir, flusher, flush_duration, Pace::new(network_threads))))
     };
     log_dirs.into_iter().enumerate().map(host).collect()
 }

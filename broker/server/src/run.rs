@@ -102,6 +102,7 @@ async fn serve(
         () = broker.shutdown.cancelled() => return Ok(()),
     }
     on_blocking_thread(broker, |broker| broker.recover()).await??;
+    broker.watch_disks()?;
     broker.start_replication();
     on_blocking_thread(broker, |broker| broker.follow()).await?;
     let follow_stop = CancellationToken::new();

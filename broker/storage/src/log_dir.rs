@@ -21,6 +21,7 @@ use crate::{
     disk::{Disk, DiskError, DiskFile, Space},
     identity::{Identity, IdentityError},
     names::{self, LogName},
+    progress::Progress,
 };
 
 const LOCK: &str = ".lock";
@@ -102,6 +103,7 @@ pub struct LogDir {
     free_bytes: AtomicU64,
     bytes_since_space_check: AtomicU64,
     recovered_bytes: AtomicU64,
+    progress: Progress,
     _lock: DiskFile,
 }
 
@@ -143,6 +145,7 @@ impl LogDir {
             free_bytes: AtomicU64::new(u64::MAX),
             bytes_since_space_check: AtomicU64::new(0),
             recovered_bytes: AtomicU64::new(0),
+            progress: Progress::default(),
             _lock: lock,
             disk,
         };
@@ -159,6 +162,11 @@ impl LogDir {
     /// The disk under it.
     pub fn disk(&self) -> &Disk {
         &self.disk
+    }
+
+    /// What is being written just now. Whoever writes or flushes for others notes it here.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     /// Whose it is.

@@ -92,6 +92,9 @@ fn disk_differences(name: &str, path: &str, wanted: &[String], log_dir: Option<&
             in_force.join(",")
         ));
     }
+    if log_dir.hung {
+        found.push(format!("disk {name} hangs: what is written there does not end"));
+    }
     if log_dir.poisoned {
         found.push(format!("disk {name} takes no more writes after a failed write or flush"));
     }

@@ -138,6 +138,8 @@ pub struct NetworkSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogSettings {
     pub reserve_bytes: u64,
+    /// `forebay.log.dir.hung.ms`.
+    pub hung_ms: u64,
     pub retention_check_interval_ms: u64,
     pub flush_offset_checkpoint_interval_ms: u64,
     pub initial_task_delay_ms: u64,
@@ -390,6 +392,7 @@ fn network(r: &Reader<'_>) -> NetworkSettings {
 fn log(r: &Reader<'_>) -> LogSettings {
     LogSettings {
         reserve_bytes: r.required("forebay.log.dir.reserve.bytes"),
+        hung_ms: r.required("forebay.log.dir.hung.ms"),
         retention_check_interval_ms: r.required("log.retention.check.interval.ms"),
         flush_offset_checkpoint_interval_ms: r.required("log.flush.offset.checkpoint.interval.ms"),
         initial_task_delay_ms: r.required("log.initial.task.delay.ms"),

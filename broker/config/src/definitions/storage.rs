@@ -21,6 +21,16 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     .at_least(0)
     .bytes(),
     Definition::broker(
+        "forebay.log.dir.hung.ms",
+        Kind::Int,
+        Some("2000"),
+        "A disk whose appends do not end for so long hangs: others lead and keep in sync what is there, until they end. Shorter than \
+         broker.session.timeout.ms, because the broker itself is well; longer than a disk's hiccups. A flush that nobody waits for may take \
+         five times as long.",
+    )
+    .at_least(100)
+    .ms(),
+    Definition::broker(
         "log.cleanup.policy",
         Kind::List,
         Some("delete"),

@@ -63,6 +63,7 @@ async fn beat_for_ever(broker: &Arc<Broker>) {
             () = pause_for(pause) => false,
             changed = leadership.changed() => changed.is_err(),
             changed = ready.changed() => changed.is_err(),
+            () = broker.disks_changed.notified() => false,
             changed = followed.changed(), if behind => changed.is_err(),
         };
         if stopping {
@@ -78,6 +79,7 @@ fn heartbeat(broker: &Broker) -> Heartbeat {
         life: broker.life(),
         applied_version: *broker.followed().borrow(),
         ready: *broker.ready.borrow(),
+        hung: broker.metadata.quorum().is_away(),
         offline,
     }
 }

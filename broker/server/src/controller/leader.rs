@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::balance;
-use super::session_machine::{Action, Found};
+use super::session_machine::{Action, Found, Why};
 use crate::broker::Broker;
 use crate::quorum::{Address, ControllerReply, Leadership};
 
@@ -106,8 +106,12 @@ impl Term<'_> {
         for action in self.broker.sessions.due(image) {
             match action {
                 Action::Probe(life) => self.probe(life, image),
-                Action::Fence { life, dead } => {
-                    let why = if dead { "its process is gone" } else { "its session is over" };
+                Action::Fence { life, why } => {
+                    let why = match why {
+                        Why::Dead => "its process is gone",
+                        Why::Silent => "its session is over",
+                        Why::Hung => "its disk hangs",
+                    };
                     tracing::warn!(broker = life.broker_id.0, epoch = life.broker_epoch, "broker is fenced: {why}");
                     commands.push(Command::FenceBroker(life));
                 }
@@ -119,7 +123,7 @@ impl Term<'_> {
                     let count = partitions.len();
                     tracing::warn!(
                         broker = life.broker_id.0,
-                        "{count} partitions leave the broker: its disk has failed"
+                        "{count} partitions leave the broker: its disk has failed or hangs"
                     );
                     commands.push(Command::ReplicasOffline { life, partitions });
                 }

@@ -14,7 +14,10 @@ pub(crate) struct Heartbeat {
     pub(crate) applied_version: i64,
     /// Its partitions are open, and it serves clients; false again when it stops.
     pub(crate) ready: bool,
-    /// Partitions here that a failed disk has taken.
+    /// The disk of its metadata hangs: it can't be relied on until it says otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) hung: bool,
+    /// Partitions here that a failed disk has taken, or one that hangs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) offline: Vec<(Uuid, PartitionIndex)>,
 }

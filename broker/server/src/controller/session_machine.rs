@@ -2,8 +2,8 @@
 //! says what is to be done. No clock, no I/O: time is a parameter.
 //!
 //! What must hold:
-//! - a broker is fenced when nothing was heard of it for the session's length, or when its process was found dead, and for no other
-//!   reason; a controller that is new, or was itself held up, gives everybody a whole session, since it could not have heard them; only
+//! - a broker is fenced when nothing was heard of it for the session's length, when its process was found dead, or when it says that its
+//!   disk hangs, and for no other reason; a controller that is new, or was itself held up, gives everybody a whole session, since it could not have heard them; only
 //!   of the one before it does it know how long it has been silent;
 //! - a life that was found dead does not come back: a word of it that was under way when it died must not unfence it;
 //! - a broker is unfenced only when it is ready and works by an image that has its registration;
@@ -30,6 +30,8 @@ struct Session {
     broker_epoch: i64,
     /// When something was heard of it, since the machine's zero.
     heard: Duration,
+    /// As its last heartbeat said: its disk hangs.
+    hung: bool,
     /// As its last heartbeat said: it is ready, and works by an image that has its registration.
     can_serve: bool,
     /// Its process is gone.
@@ -62,12 +64,23 @@ pub(crate) enum Found {
 pub(crate) enum Action {
     /// Look whether the process is there.
     Probe(BrokerLife),
-    /// Fence it; `dead` if its process is gone.
-    Fence { life: BrokerLife, dead: bool },
+    /// Fence it.
+    Fence { life: BrokerLife, why: Why },
     /// Unfence it.
     Unfence(BrokerLife),
     /// Take these partitions from it: its disk has failed.
     TakeOffline(BrokerLife, Vec<(Uuid, PartitionIndex)>),
+}
+
+/// Why a broker is fenced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// Its process is gone.
+    Dead,
+    /// Nothing was heard of it for the session's length.
+    Silent,
+    /// It says itself that its disk hangs.
+    Hung,
 }
 
 /// The controller's memory of the brokers.
@@ -110,6 +123,7 @@ impl Machine {
                 let session = Session {
                     broker_epoch: broker.epoch,
                     heard: now,
+                    hung: false,
                     can_serve: false,
                     dead: false,
                     probe: Probe::Unneeded,
@@ -129,7 +143,8 @@ impl Machine {
             return HeartbeatAnswer::NotRegistered;
         };
         session.heard = now;
-        session.can_serve = beat.ready && beat.applied_version > broker_epoch;
+        session.hung = beat.hung;
+        session.can_serve = beat.ready && !beat.hung && beat.applied_version > broker_epoch;
         session.offline.clone_from(&beat.offline);
         match image.broker(broker_id) {
             Some(broker) if !broker.fenced => HeartbeatAnswer::Live,
@@ -169,9 +184,8 @@ impl Machine {
                 continue;
             };
             if !broker.fenced {
-                let silent = *id != self.own && now >= session.heard + self.session_timeout;
-                if session.dead || silent {
-                    actions.push(Action::Fence { life, dead: session.dead });
+                if let Some(why) = session.fault(*id == self.own, now, self.session_timeout) {
+                    actions.push(Action::Fence { life, why });
                 } else if session.probe == Probe::Wanted {
                     session.probe = Probe::Running;
                     actions.push(Action::Probe(life));
@@ -193,6 +207,19 @@ impl Machine {
         let live = self.sessions.iter().filter(|(id, _)| live(id));
         let first = live.map(|(_, session)| session.heard + self.session_timeout).min()?;
         Some(first.min(self.last_turn + self.session_timeout / TURNS_PER_SESSION))
+    }
+}
+
+impl Session {
+    /// Why the broker can't be relied on. The controller's own is, as long as it is the controller.
+    fn fault(&self, own: bool, now: Duration, session_timeout: Duration) -> Option<Why> {
+        let silent = now >= self.heard + session_timeout;
+        match self {
+            Self { dead: true, .. } => Some(Why::Dead),
+            _ if own => None,
+            Self { hung: true, .. } => Some(Why::Hung),
+            _ => silent.then_some(Why::Silent),
+        }
     }
 }
 
@@ -243,7 +270,7 @@ mod tests {
     }
 
     fn beat(life: BrokerLife) -> Heartbeat {
-        Heartbeat { life, applied_version: life.broker_epoch + 1, ready: true, offline: Vec::new() }
+        Heartbeat { life, applied_version: life.broker_epoch + 1, ready: true, hung: false, offline: Vec::new() }
     }
 
     /// Broker 0 is the controller; all probes of the takeover found somebody.
@@ -279,7 +306,7 @@ mod tests {
         assert_eq!(machine.due(&image, ms(1)), [], "once");
         machine.probed(life(1, 2), Found::Nobody);
         machine.probed(life(2, 3), Found::Perhaps);
-        assert_eq!(machine.due(&image, ms(2)), [Action::Fence { life: life(1, 2), dead: true }]);
+        assert_eq!(machine.due(&image, ms(2)), [Action::Fence { life: life(1, 2), why: Why::Dead }]);
     }
 
     #[test]
@@ -290,7 +317,7 @@ mod tests {
         machine.due(&image, ms(10_000));
         machine.probed(life(1, 2), Found::Perhaps);
         let fenced = run(&mut machine, &image, ms(10_000), ms(20_000));
-        assert_eq!(fenced, [(ms(12_000), Action::Fence { life: life(1, 2), dead: false })]);
+        assert_eq!(fenced, [(ms(12_000), Action::Fence { life: life(1, 2), why: Why::Silent })]);
     }
 
     #[test]
@@ -300,7 +327,7 @@ mod tests {
         assert_eq!(run(&mut machine, &image, ms(0), ms(2_000)), []);
         assert_eq!(machine.heartbeat(&beat(life(1, 2)), &image, ms(2_000)), HeartbeatAnswer::Live);
         let fenced = run(&mut machine, &image, ms(2_000), ms(9_000));
-        assert_eq!(fenced, [(ms(5_000), Action::Fence { life: life(1, 2), dead: false })]);
+        assert_eq!(fenced, [(ms(5_000), Action::Fence { life: life(1, 2), why: Why::Silent })]);
     }
 
     #[test]
@@ -309,7 +336,7 @@ mod tests {
         let mut machine = settled(&image);
         assert_eq!(machine.due(&image, ms(8_000)), []);
         let fenced = run(&mut machine, &image, ms(8_000), ms(20_000));
-        assert_eq!(fenced, [(ms(11_000), Action::Fence { life: life(1, 2), dead: false })]);
+        assert_eq!(fenced, [(ms(11_000), Action::Fence { life: life(1, 2), why: Why::Silent })]);
     }
 
     #[test]
@@ -352,6 +379,20 @@ mod tests {
         assert_eq!(machine.due(&image, ms(2)), []);
         machine.probed(life(1, 2), Found::Perhaps);
         assert_eq!(machine.due(&image, ms(3)), [Action::Probe(life(1, 2))]);
+    }
+
+    #[test]
+    fn a_broker_whose_disk_hangs_is_fenced_at_its_word_and_back_when_it_goes_on() {
+        let before = image(&[(0, 1, false), (1, 2, false)]);
+        let mut machine = settled(&before);
+        let hung = Heartbeat { hung: true, ..beat(life(1, 2)) };
+        machine.heartbeat(&hung, &before, ms(10));
+        assert_eq!(machine.due(&before, ms(10)), [Action::Fence { life: life(1, 2), why: Why::Hung }]);
+        let fenced = image(&[(0, 1, false), (1, 2, true)]);
+        assert_eq!(machine.heartbeat(&hung, &fenced, ms(20)), HeartbeatAnswer::Fenced);
+        assert_eq!(machine.due(&fenced, ms(20)), []);
+        machine.heartbeat(&beat(life(1, 2)), &fenced, ms(30));
+        assert_eq!(machine.due(&fenced, ms(30)), [Action::Unfence(life(1, 2))]);
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Sessions {
     /// A broker says that it is there. None if this is not the controller.
     pub(crate) fn heartbeat(&self, beat: &Heartbeat, image: &MetadataImage) -> Option<HeartbeatAnswer> {
         let answer = self.machine.lock().as_mut()?.heartbeat(beat, image, self.zero.elapsed());
-        if answer == HeartbeatAnswer::Fenced || !beat.offline.is_empty() {
+        if answer == HeartbeatAnswer::Fenced || beat.hung || !beat.offline.is_empty() {
             self.changed.notify_one();
         }
         Some(answer)

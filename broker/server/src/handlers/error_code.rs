@@ -151,7 +151,8 @@ pub(crate) fn code_of_write(error: &WriteError) -> ErrorCode {
         WriteError::Append(AppendError::Closed(_) | AppendError::NotLeader(_)) | WriteError::Stopping => {
             ErrorCode::NotLeaderOrFollower
         }
-        WriteError::Flush(_) => ErrorCode::KafkaStorageError,
+        // Clients look for another leader then.
+        WriteError::Flush(_) | WriteError::Hung { .. } => ErrorCode::KafkaStorageError,
     }
 }
 

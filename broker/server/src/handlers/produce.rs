@@ -25,8 +25,9 @@ use super::lookup::{Topic, find_topic};
 use super::request::{RequestContext, RequestError};
 use super::{Finished, encode};
 use crate::broker::Broker;
-use crate::io::append::{PendingAppend, WriteResult, settle};
+use crate::io::append::{PendingAppend, WriteResult};
 use crate::io::commit::{self, Commit, NotCommitted};
+use crate::net::lines::Line;
 use crate::partitions::Hosted;
 
 /// zstd came with this version; an older client could not read it back.
@@ -124,7 +125,7 @@ fn begin_partition(
 }
 
 /// Hands over what these requests, in their order, want to append: here and now what need not wait, the rest to the disk threads.
-pub(crate) async fn hand_over(broker: &Broker, requests: impl Iterator<Item = &mut PendingProduce>) {
+pub(crate) async fn hand_over(broker: &Broker, line: &Line, requests: impl Iterator<Item = &mut PendingProduce>) {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for request in requests {
         let all = request.acks == ALL_IN_SYNC;
@@ -140,7 +141,7 @@ pub(crate) async fn hand_over(broker: &Broker, requests: impl Iterator<Item = &m
         }
     }
     for group in groups {
-        group.hand_over(broker).await;
+        group.hand_over(broker, line).await;
     }
 }
 
@@ -166,9 +167,9 @@ impl<'a> Group<'a> {
         self.states.push((state, place));
     }
 
-    async fn hand_over(self, broker: &Broker) {
+    async fn hand_over(self, broker: &Broker, line: &Line) {
         let Self { hosted, appends, states } = self;
-        let mut written = broker.appender.append_hot(hosted, &appends).into_iter();
+        let mut written = broker.appender.append_hot(hosted, &appends, line).into_iter();
         for (append, (state, Place { all, epoch })) in appends.into_iter().zip(states) {
             *state = match written.next() {
                 Some(result) => written_state(Some(hosted), result, epoch, all),
@@ -243,7 +244,7 @@ impl PendingPartition {
     /// Safe to cancel: what has been learned is kept.
     async fn ready(&mut self, all: bool, deadline: Instant) {
         if let State::Waiting(pending, epoch) = &mut self.state {
-            let written = settle(pending.await);
+            let written = pending.result(Some(deadline)).await;
             self.state = written_state(self.hosted.as_ref(), written, *epoch, all);
         }
         if let State::Committing(appended, commit) = &mut self.state {

@@ -4,20 +4,24 @@
 //! what waits for a partition goes down in one `Partition::append`; where the topic asks for it (`flush.messages`), one
 //! flush covers all of it before any of it is acknowledged; a job always gets an answer, also while stopping. Queues are
 //! bounded: a full one holds back the connections that fill it. What followers write goes by the same threads. An append
-//! that need not wait may be done by who brings it (`append_hot`), but never before one that is queued.
+//! that need not wait may be done by who brings it (`append_hot`), but never before one that is queued. Each log directory has
+//! threads of its own, and nobody is kept waiting on one that hangs if the partition can be led elsewhere.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_broker_partition::{AppendError, AppendRequest, Appended, FlushError, Origin};
+use forebay_broker_storage::Work;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant as Deadline;
 
 use super::busy::BusyTime;
 use super::recompress::recompress;
 use super::stop_on_panic::PanicAlarm;
+use crate::net::lines::Line;
 use crate::partitions::{Hosted, Queued};
 
 /// Jobs that a thread takes off its queue at once; more would let the first of them wait for the last.
@@ -30,6 +34,8 @@ pub(crate) enum WriteError {
     Append(#[from] AppendError),
     #[error(transparent)]
     Flush(Arc<FlushError>),
+    #[error("{words}; the records may be kept or not")]
+    Hung { words: String },
     #[error("the broker is stopping")]
     Stopping,
 }
@@ -52,16 +58,40 @@ enum Job {
 /// Hands appends to the threads.
 pub(crate) struct Appender {
     queues: Vec<mpsc::Sender<Job>>,
+    dirs: usize,
     threads: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) busy: Arc<BusyTime>,
 }
 
 /// The answer to come for one append.
-pub(crate) type PendingAppend = oneshot::Receiver<WriteResult>;
+pub(crate) struct PendingAppend {
+    reply: oneshot::Receiver<WriteResult>,
+    hosted: Arc<Hosted>,
+}
+
+impl PendingAppend {
+    /// The answer; when the log directory hangs, it is waited for until the deadline at most. Safe to cancel.
+    pub(crate) async fn result(&mut self, deadline: Option<Deadline>) -> WriteResult {
+        if let Ok(result) = self.reply.try_recv() {
+            return result;
+        }
+        tokio::select! {
+            biased;
+            received = &mut self.reply => received.unwrap_or_else(|_dropped| Err(unanswered(&self.hosted))),
+            () = self.hosted.given_up(deadline) => Err(unanswered(&self.hosted)),
+        }
+    }
+}
+
+/// A reply dropped unanswered is that of a thread that has stopped, or it was never handed over.
+fn unanswered(hosted: &Hosted) -> WriteError {
+    if hosted.dir.is_hung() { WriteError::Hung { words: hosted.dir.words() } } else { WriteError::Stopping }
+}
 
 impl Appender {
-    /// Starts `threads` threads whose queues hold `queue_jobs` jobs each.
-    pub(crate) fn start(threads: usize, queue_jobs: usize, alarm: &PanicAlarm) -> std::io::Result<Self> {
+    /// Starts `threads` threads, but one for each of the log directories at least, whose queues hold `queue_jobs` jobs each.
+    pub(crate) fn start(threads: usize, dirs: usize, queue_jobs: usize, alarm: &PanicAlarm) -> std::io::Result<Self> {
+        let (dirs, threads) = (dirs.max(1), threads.max(dirs).max(1));
         let busy = Arc::new(BusyTime::new(threads));
         let mut queues = Vec::new();
         let mut handles = Vec::new();
@@ -75,40 +105,53 @@ impl Appender {
             queues.push(sender);
             handles.push(thread);
         }
-        Ok(Self { queues, threads: Mutex::new(handles), busy })
+        Ok(Self { queues, dirs, threads: Mutex::new(handles), busy })
     }
 
     /// Queues an append; appends handed over one after another to one partition are written in that order.
     pub(crate) async fn begin(&self, hosted: &Arc<Hosted>, request: AppendRequest) -> PendingAppend {
         let (reply, pending) = oneshot::channel();
         let job = Job::Append(Append { place: hosted.note_queued(), request, reply });
-        if let Some(queue) = self.queues.get(hosted.number % self.queues.len()) {
-            // A thread that has stopped drops the job, and with it the reply: the waiter learns that from `settle`.
-            let _stopped = queue.send(job).await;
+        if let Some(queue) = self.queues.get(self.thread_of(hosted)) {
+            // Whoever drops the job drops the reply with it: the waiter learns from that.
+            tokio::select! {
+                biased;
+                _stopped = queue.send(job) => {}
+                () = hosted.given_up(None) => {}
+            }
         }
-        pending
+        PendingAppend { reply: pending, hosted: Arc::clone(hosted) }
     }
 
     /// Appends and waits for the result.
     pub(crate) async fn append(&self, hosted: &Arc<Hosted>, request: AppendRequest) -> WriteResult {
-        settle(self.begin(hosted, request).await.await)
+        self.begin(hosted, request).await.result(None).await
     }
 
     /// Appends on this very thread, as many of the first requests as need not wait for the disk or for appends that came before; those
     /// without an answer are for [`Self::begin`].
-    pub(crate) fn append_hot(&self, hosted: &Hosted, requests: &[AppendRequest]) -> Vec<WriteResult> {
+    pub(crate) fn append_hot(&self, hosted: &Hosted, requests: &[AppendRequest], line: &Line) -> Vec<WriteResult> {
         if !hosted.may_append_hot() {
             return Vec::new();
         }
-        let append = || hosted.partition.append_hot(requests, now_ms());
-        let results = hosted.dir.pace.write_here(append).unwrap_or_default();
+        let append = || {
+            let _in_progress = hosted.dir.log_dir.progress().begin(Work::Awaited);
+            hosted.partition.append_hot(requests, now_ms())
+        };
+        let here = || hosted.dir.pace.write_here(append).unwrap_or_default();
+        let results = line.while_writing_to(hosted.dir.number, here);
         if results.iter().any(Result::is_ok) {
             hosted.mark_dirty();
         }
         results.into_iter().map(|result| result.map_err(WriteError::from)).collect()
     }
 
-    /// How many threads there are; a partition belongs to the one of its number modulo this.
+    /// The thread that a partition belongs to: one of its directory's.
+    pub(crate) fn thread_of(&self, hosted: &Hosted) -> usize {
+        thread_of(self.queues.len(), self.dirs, hosted.dir.number, hosted.number)
+    }
+
+    /// How many threads there are.
     pub(crate) fn threads(&self) -> usize {
         self.queues.len()
     }
@@ -138,9 +181,10 @@ impl Appender {
     }
 }
 
-/// What a pending append came to; a reply dropped unanswered is that of a thread that has stopped.
-pub(crate) fn settle(received: Result<WriteResult, oneshot::error::RecvError>) -> WriteResult {
-    received.unwrap_or(Err(WriteError::Stopping))
+/// Threads are dealt out to the directories by turns, the partitions of a directory to its threads.
+fn thread_of(threads: usize, dirs: usize, dir: usize, partition: usize) -> usize {
+    let of_dir = threads / dirs + usize::from(dir < threads % dirs);
+    dir + dirs * (partition % of_dir.max(1))
 }
 
 pub(crate) fn now_ms() -> i64 {
@@ -197,6 +241,7 @@ impl Group {
                 request.records = recompress(&request.records, wanted);
             }
         }
+        let _in_progress = hosted.dir.log_dir.progress().begin(Work::Awaited);
         let results = hosted.partition.append(&requests, now_ms());
         drop(places);
         let flush_required = results.iter().flatten().any(|appended| appended.flush_required);
@@ -213,6 +258,25 @@ impl Group {
             };
             // Nobody waits for a producer that has gone, or for acks=0.
             let _gone = reply.send(result);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_directory_has_threads_of_its_own_and_all_of_them_are_used() {
+        for (threads, dirs) in [(1, 1), (4, 1), (4, 2), (5, 3), (3, 3)] {
+            let mut owner = vec![None; threads];
+            for dir in 0..dirs {
+                for partition in 0..100 {
+                    let thread = thread_of(threads, dirs, dir, partition);
+                    assert_eq!(*owner[thread].get_or_insert(dir), dir, "{threads} threads, {dirs} dirs");
+                }
+            }
+            assert!(owner.iter().all(Option::is_some), "{threads} threads, {dirs} dirs");
         }
     }
 }

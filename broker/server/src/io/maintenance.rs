@@ -63,6 +63,9 @@ fn upkeep(broker: &Broker) {
         if broker.shutdown.is_cancelled() {
             return;
         }
+        if hosted.dir.is_hung() {
+            continue;
+        }
         match hosted.partition.maintain(now_ms()) {
             Ok(report) => tracing::debug!(topic = %hosted.topic, partition = %hosted.index, ?report, "upkeep"),
             // Deleted since the list was made.
@@ -86,7 +89,7 @@ fn compact_all(broker: &Broker) {
 }
 
 fn checkpoint(broker: &Broker) {
-    for dir in &broker.partitions.dirs {
+    for dir in broker.partitions.dirs.iter().filter(|dir| !dir.is_hung()) {
         let log_dir = &dir.log_dir;
         let path = log_dir.path().display();
         if let Err(error) = log_dir.write_checkpoints() {

@@ -91,6 +91,11 @@ pub(crate) const LOG_DIR_POISONED: Metric = metric(
     "1 when the directory takes no writes until a restart: a write or flush failed, or it could not be used at the start.",
     &["dir"],
 );
+pub(crate) const LOG_DIR_HUNG: Metric = metric(
+    "forebay_log_dir_hung",
+    "1 while what is written to the directory does not end: others lead and keep in sync what is there.",
+    &["dir"],
+);
 pub(crate) const LOG_DIR_MISSING_LOGS: Metric = metric(
     "forebay_log_dir_missing_logs",
     "Partitions whose logs had vanished from the directory when the broker started: their records are not here.",
@@ -188,6 +193,7 @@ pub const ALL: &[Metric] = &[
     ISR_EXPANDS,
     LOG_DIR_BYTES,
     LOG_DIR_POISONED,
+    LOG_DIR_HUNG,
     LOG_DIR_MISSING_LOGS,
     LOG_DIR_INCONSISTENT_LOGS,
     FLUSH_DURATION,

@@ -41,6 +41,9 @@ async fn livez() -> &'static str {
 async fn readyz(State(broker): State<Arc<Broker>>) -> (StatusCode, String) {
     let state = broker.lifecycle.state();
     match state {
+        BrokerState::Running if broker.metadata.quorum().is_away() => {
+            (StatusCode::SERVICE_UNAVAILABLE, "not ready: the disk of the metadata hangs\n".to_owned())
+        }
         BrokerState::Running => readiness_of_disks(&broker),
         BrokerState::Starting if !broker.metadata.quorum().waiting_for().is_empty() => {
             let what = broker.metadata.quorum().waiting_for();
@@ -69,6 +72,9 @@ fn readiness_of_disks(broker: &Broker) -> (StatusCode, String) {
         text.push_str(&format!("log dir {dir} takes no writes: {reason}\n"));
     }
     for dir in &broker.partitions.dirs {
+        if dir.is_hung() {
+            text.push_str(&format!("{}\n", dir.words()));
+        }
         for log in dir.log_dir.inconsistent_logs() {
             text.push_str(&format!("log {log} lacks records or was refused: see the log\n"));
         }

@@ -19,6 +19,7 @@ use tokio::time::{Instant, Sleep, timeout};
 
 use super::budget::Charge;
 use super::frame::{Frame, FrameError, FrameReader};
+use super::lines::Line;
 use super::send::{Answer, Sender};
 use crate::broker::Broker;
 use crate::handlers::produce::{self, PendingProduce};
@@ -53,7 +54,7 @@ pub(crate) struct Peer {
 
 pub(crate) struct Connection {
     broker: Arc<Broker>,
-    stream: TcpStream,
+    line: Arc<Line>,
     peer: Peer,
     reader: FrameReader,
     in_flight: VecDeque<(PendingProduce, Charge)>,
@@ -62,11 +63,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(broker: Arc<Broker>, stream: TcpStream, address: SocketAddr, listener: Arc<str>) -> Self {
+    pub(crate) fn new(broker: Arc<Broker>, line: Arc<Line>, address: SocketAddr, listener: Arc<str>) -> Self {
         let peer = Peer { host: address.ip().to_canonical().to_string().into(), listener, hurry: Arc::default() };
         let budget = broker.budget.of_client(&peer.host);
         let reader = FrameReader::new(broker.limits.request_max_bytes, budget);
-        Self { broker, stream, peer, reader, in_flight: VecDeque::new(), gathered: 0 }
+        Self { broker, line, peer, reader, in_flight: VecDeque::new(), gathered: 0 }
     }
 
     /// Serves until the connection ends. What ended it goes to the log at the level of its cause: clients come and go.
@@ -105,7 +106,7 @@ impl Connection {
             tokio::select! {
                 biased;
                 finished = front(&mut self.in_flight), if !self.in_flight.is_empty() => self.answer(finished).await?,
-                frame = self.reader.next(&self.stream), if self.in_flight.len() < in_flight_max => match frame? {
+                frame = self.reader.next(&self.line.stream), if self.in_flight.len() < in_flight_max => match frame? {
                     Some(frame) => {
                         self.receive(frame).await?;
                         active_at = Instant::now();
@@ -154,7 +155,7 @@ impl Connection {
     async fn hand_over(&mut self) {
         let handed_before = self.in_flight.len() - self.gathered;
         let gathered = self.in_flight.iter_mut().skip(handed_before).map(|(pending, _)| pending);
-        produce::hand_over(&self.broker, gathered).await;
+        produce::hand_over(&self.broker, &self.line, gathered).await;
         self.gathered = 0;
     }
 
@@ -166,7 +167,7 @@ impl Connection {
             tokio::select! {
                 biased;
                 finished = handlers::handle(&self.broker, request) => finished?,
-                () = hung_up(&self.stream, &self.peer.hurry) => return Err(ConnectionError::HungUp),
+                () = hung_up(&self.line.stream, &self.peer.hurry) => return Err(ConnectionError::HungUp),
             }
         } else {
             if request.waits() {
@@ -183,7 +184,7 @@ impl Connection {
         &mut self,
         put_all: impl AsyncFnOnce(&mut Sender<'_>, &Broker) -> Result<(), ConnectionError>,
     ) -> Result<(), ConnectionError> {
-        let mut sender = Sender::new(&self.stream);
+        let mut sender = Sender::new(&self.line.stream);
         let written = async {
             put_all(&mut sender, &self.broker).await?;
             sender.finish().await.map_err(ConnectionError::Write)

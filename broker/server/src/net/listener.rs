@@ -1,7 +1,7 @@
 //! Accepts connections, bounds their number (`max.connections`, `max.connections.per.ip`), and ends them at shutdown.
 //!
 //! What must hold: a connection beyond a limit is closed at once and counted, never parked; running out of file
-//! descriptors slows accepting down but does not end it; `serve` returns only when every connection has ended.
+//! descriptors slows accepting down but does not end it; nobody is let in while the disk of the metadata hangs; `serve` returns only when every connection has ended.
 
 use std::collections::HashMap;
 use std::io;
@@ -194,6 +194,10 @@ pub(crate) async fn serve(broker: Arc<Broker>, listener: TcpListener, name: Arc<
                 continue;
             }
         };
+        if broker.metadata.quorum().is_away() {
+            // Whoever comes had better go to another broker: nothing can be written here.
+            continue;
+        }
         let Some(admitted) = broker.admission.admit(address.ip(), &broker.limits) else {
             broker.admission.tell_refused(address.ip(), &broker.limits);
             continue;
@@ -203,7 +207,8 @@ pub(crate) async fn serve(broker: Arc<Broker>, listener: TcpListener, name: Arc<
             continue;
         }
         broker.metrics.connections_total.inc();
-        let connection = Connection::new(Arc::clone(&broker), stream, address, Arc::clone(&name));
+        let line = broker.lines.add(stream);
+        let connection = Connection::new(Arc::clone(&broker), line, address, Arc::clone(&name));
         connections.spawn(async move {
             let _admitted = admitted;
             connection.serve().await;

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use forebay_broker_machines::metadata::PartitionImage;
 use forebay_broker_partition::{Appended, FlushError, Partition, RoleKind};
-use forebay_broker_storage::LogDir;
+use forebay_broker_storage::{LogDir, Work};
 use forebay_broker_wire::records::Compression;
 use forebay_broker_wire::types::{PartitionIndex, Uuid};
 use prometheus::Histogram;
+use tokio::sync::watch;
+use tokio::time::Instant as Deadline;
 
 use crate::io::append::now_ms;
 use crate::io::flusher::Flusher;
@@ -24,11 +26,56 @@ const NEVER_FLUSH_MESSAGES: u64 = i64::MAX as u64;
 /// One log directory with what serves it.
 #[derive(Debug)]
 pub(crate) struct HostedDir {
+    /// Its place among the directories.
+    pub(crate) number: usize,
     pub(crate) log_dir: Arc<LogDir>,
     pub(crate) flusher: Flusher,
     pub(crate) flush_duration: Histogram,
     /// Whether network threads may write to it.
     pub(crate) pace: Pace,
+    hung: watch::Sender<bool>,
+    is_hung: AtomicBool,
+}
+
+impl HostedDir {
+    pub(crate) fn new(
+        number: usize,
+        log_dir: Arc<LogDir>,
+        flusher: Flusher,
+        flush_duration: Histogram,
+        pace: Pace,
+    ) -> Self {
+        let (hung, is_hung) = (watch::Sender::new(false), AtomicBool::new(false));
+        Self { number, log_dir, flusher, flush_duration, pace, hung, is_hung }
+    }
+
+    /// Notes whether it hangs. Gives whether that is new.
+    pub(crate) fn note_hung(&self, hung: bool) -> bool {
+        self.is_hung.store(hung, Ordering::SeqCst);
+        self.hung.send_if_modified(|noted| std::mem::replace(noted, hung) != hung)
+    }
+
+    /// Whether what is written there does not end.
+    pub(crate) fn is_hung(&self) -> bool {
+        self.is_hung.load(Ordering::SeqCst)
+    }
+
+    /// Returns when it hangs.
+    pub(crate) async fn hangs(&self) {
+        let mut hung = self.hung.subscribe();
+        // The sender is here.
+        let _never = hung.wait_for(|hung| *hung).await.is_err();
+    }
+
+    /// Whether nothing can be written there: it has failed, or it hangs.
+    pub(crate) fn is_out(&self) -> bool {
+        self.is_hung() || self.log_dir.poisoned().is_some()
+    }
+
+    /// Why it hangs, in words.
+    pub(crate) fn words(&self) -> String {
+        format!("log directory {} hangs: what is written there does not end", self.log_dir.path().display())
+    }
 }
 
 #[derive(Debug)]
@@ -105,24 +152,37 @@ impl Hosted {
         })
     }
 
-    pub(super) fn update_settings(&self, settings: PartitionSettings) {
+    /// False when a write goes on for so long: to be done again then.
+    pub(super) fn update_settings(&self, settings: PartitionSettings, time_max: Duration) -> bool {
         self.in_force.store(Arc::new(InForce::of(&settings)));
         self.partition.update_replication(settings.replication());
-        self.partition.update_config(settings.log);
+        self.partition.update_config_within(settings.log, time_max)
     }
 
-    /// Leads or follows as the metadata says. Blocks while a batch is being written.
-    pub(super) fn assign(&self, image: &PartitionImage) {
-        if image.leader == Some(self.dir.log_dir.identity().node_id) {
-            self.partition.become_leader(image, now_ms());
-        } else {
-            self.partition.become_follower(image, now_ms());
-        }
+    /// Leads or follows as the metadata says. False when a write goes on for so long: to be done again then.
+    pub(super) fn assign(&self, image: &PartitionImage, time_max: Duration) -> bool {
+        self.partition.assign_within(image, now_ms(), time_max)
     }
 
     /// Whether this broker leads it.
     pub(crate) fn leads(&self) -> bool {
         self.partition.role() == RoleKind::Leader
+    }
+
+    /// Whether other brokers can go on with it without this one.
+    pub(crate) fn others_go_on(&self) -> bool {
+        self.partition.in_sync_replicas().is_none_or(|in_sync| in_sync.len() > 1)
+    }
+
+    /// Returns when its directory hangs and whoever waits had better go elsewhere: at once if others can go on with it, else at the deadline.
+    pub(crate) async fn given_up(&self, deadline: Option<Deadline>) {
+        self.dir.hangs().await;
+        if !self.others_go_on() {
+            match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// How batches are stored; none keeps them as they come.
@@ -133,7 +193,8 @@ impl Hosted {
     /// Whether an append now would be a write and nothing else, and would overtake no other.
     pub(crate) fn may_append_hot(&self) -> bool {
         let in_force = self.in_force.load();
-        !in_force.counts_to_flush && in_force.compression.is_none() && self.queued.load(Ordering::Acquire) == 0
+        let free = self.queued.load(Ordering::Acquire) == 0 && !self.dir.is_hung();
+        !in_force.counts_to_flush && in_force.compression.is_none() && free
     }
 
     /// Notes an append that is handed to the disk threads, until the note is dropped.
@@ -171,6 +232,7 @@ impl Hosted {
     /// The flusher's part: clean first, then flush, so that an append in between is not forgotten. Blocks.
     pub(crate) fn flush_dirty(&self) {
         self.dirty.store(false, Ordering::Release);
+        let _in_progress = self.dir.log_dir.progress().begin(Work::Background);
         if let Err(error) = self.flush() {
             tracing::error!(topic = %self.topic, partition = %self.index, %error, "background flush failed");
         }

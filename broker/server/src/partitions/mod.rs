@@ -3,11 +3,12 @@
 //! What must hold: the data path looks up without waiting for a change in progress; a partition in the image with this
 //! broker among its replicas is open before the change that brought it is answered; a log directory of an older topic of
 //! the same name is set aside, never mixed in and never destroyed; one partition that can't be opened keeps no other from it,
-//! and is tried again. Roles are taken only from images that have this life's registration: an older one says what an
+//! and is tried again; a disk that hangs holds up its own partitions only. Roles are taken only from images that have this life's registration: an older one says what an
 //! earlier life was to do.
 
 mod changes;
 mod hosted;
+mod late;
 mod open;
 mod per_dir;
 mod strays;
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use self::changes::changes;
 use self::hosted::Place;
 pub(crate) use self::hosted::{Hosted, HostedDir, Queued};
+use self::late::Late;
 use crate::io::append::now_ms;
 use crate::metadata::effective::{self, PartitionSettings};
 use crate::metrics::Metrics;
@@ -51,6 +53,10 @@ pub(crate) struct PartitionTable {
     incomplete: AtomicBool,
     /// How many could not be opened: asked for while a change is in progress.
     failed: AtomicUsize,
+    /// These, and those that are offline.
+    unserved: Mutex<Vec<Key>>,
+    /// How much a write that does not end holds up.
+    late: AtomicUsize,
 }
 
 /// What only a change needs; one change at a time.
@@ -69,6 +75,10 @@ struct Following {
     /// A directory is missing, and no image was followed yet.
     first_without_all_dirs: bool,
     retry_at: Instant,
+    /// Whose settings or roles are still to be taken, because a write does not end.
+    late: Vec<Key>,
+    /// Whose logs are still to be deleted.
+    leaving: Vec<Arc<Hosted>>,
     /// Counts how often opening was tried again.
     opened_late: u64,
 }
@@ -120,12 +130,16 @@ impl PartitionTable {
                 offline: Vec::new(),
                 first_without_all_dirs: !all_dirs,
                 retry_at: Instant::now(),
+                late: Vec::new(),
+                leaving: Vec::new(),
                 opened_late: 0,
             }),
             followed_version: AtomicI64::new(0),
             shutdown,
             incomplete: AtomicBool::new(false),
             failed: AtomicUsize::new(0),
+            unserved: Mutex::default(),
+            late: AtomicUsize::new(0),
         }
     }
 
@@ -174,11 +188,14 @@ impl PartitionTable {
         let registered = image.brokers().any(|broker| broker.id == self.broker_id && broker.epoch == broker_epoch);
         let anew = registered && following.assigned_epoch != Some(broker_epoch);
         let mut changes = changes(&following.image, image, self.broker_id, anew);
+        for hosted in std::mem::take(&mut following.leaving) {
+            self.delete(hosted, &mut following.leaving);
+        }
         for topic in &changes.removed {
-            self.remove(topic, &mut following.located, metrics);
+            self.remove(topic, &mut following, metrics);
         }
         for (topic, index) in &changes.left {
-            self.leave(topic, *index, &mut following.located);
+            self.leave(topic, *index, &mut following);
         }
         if anew && following.assigned_epoch.is_none() {
             strays::remove(image, self.broker_id, &self.dirs, &mut following.located);
@@ -204,16 +221,21 @@ impl PartitionTable {
                 Failure::Damage => following.offline.push(key),
             }
         }
-        self.configure(&changes.configure, &means);
+        let mut late = Late::new(self.dirs.len());
+        let were_late = self.here(std::mem::take(&mut following.late), image);
+        self.configure(&changes.configure, &were_late, &means, &mut late);
         if registered {
-            for (topic, index) in changes.assign.iter().chain(&again) {
+            for (topic, index) in changes.assign.iter().chain(&again).chain(&were_late) {
                 if let (Some(hosted), Some(partition)) = (self.get(topic.id, *index), topic.partition(*index)) {
-                    hosted.assign(partition);
+                    late.unless(&hosted, |time_max| hosted.assign(partition, time_max));
                 }
             }
             following.assigned_epoch = Some(broker_epoch);
         }
+        self.late.store(late.keys.len() + following.leaving.len(), Ordering::Relaxed);
+        following.late = late.keys;
         self.failed.store(following.failed.len(), Ordering::Relaxed);
+        *self.unserved.lock() = [following.failed.as_slice(), &following.offline].concat();
         following.image = Arc::clone(image);
         self.followed_version.store(image.version(), Ordering::Release);
     }
@@ -224,11 +246,16 @@ impl PartitionTable {
             return Vec::new();
         }
         following.retry_at = Instant::now() + OPEN_AGAIN_EVERY;
+        self.here(std::mem::take(&mut following.failed), image)
+    }
+
+    /// Those that this broker has a replica of.
+    fn here(&self, keys: Vec<Key>, image: &MetadataImage) -> Vec<(Arc<TopicImage>, PartitionIndex)> {
         let here = |(id, index): Key| {
             let topic = image.topic_by_id(id)?;
             topic.partition(index)?.replicas.contains(&self.broker_id).then(|| (Arc::clone(topic), index))
         };
-        std::mem::take(&mut following.failed).into_iter().filter_map(here).collect()
+        keys.into_iter().filter_map(here).collect()
     }
 
     /// Gives those that could not be opened.
@@ -272,15 +299,31 @@ impl PartitionTable {
         failed.into_inner()
     }
 
-    fn configure(&self, topics: &[Arc<TopicImage>], means: &Means<'_>) {
+    fn configure(
+        &self,
+        topics: &[Arc<TopicImage>],
+        partitions: &[(Arc<TopicImage>, PartitionIndex)],
+        means: &Means<'_>,
+        late: &mut Late,
+    ) {
+        let mut one = |topic: &Arc<TopicImage>, found: &TopicConfig, index: PartitionIndex| {
+            if let Some(hosted) = self.get(topic.id, index) {
+                let settings = means.settings(topic, found, index);
+                late.unless(&hosted, |time_max| hosted.update_settings(settings, time_max));
+            }
+        };
         for topic in topics {
             let found = effective::topic_config(means.config, means.image, topic);
-            for partition in &topic.partitions {
-                if let Some(hosted) = self.get(topic.id, partition.index) {
-                    hosted.update_settings(means.settings(topic, &found, partition.index));
-                }
-            }
+            topic.partitions.iter().for_each(|partition| one(topic, &found, partition.index));
         }
+        for (topic, index) in partitions {
+            one(topic, &effective::topic_config(means.config, means.image, topic), *index);
+        }
+    }
+
+    /// Whether something could not be done yet, because a write does not end.
+    pub(crate) fn has_late(&self) -> bool {
+        self.late.load(Ordering::Relaxed) > 0
     }
 
     /// What the roles of the open partitions come from.
@@ -300,14 +343,12 @@ impl PartitionTable {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Replicas that this broker should have and cannot serve: not opened, or on a directory that has failed or is missing.
+    /// Replicas that this broker should have and cannot serve: not opened, or on a directory that has failed, hangs or is missing.
     pub(crate) fn on_failed_dirs(&self) -> Vec<Key> {
-        let mut keys = {
-            let following = self.following.lock();
-            [following.failed.as_slice(), &following.offline].concat()
-        };
+        // Not from what a change in progress has: it may be waiting for a disk that hangs.
+        let mut keys = self.unserved.lock().clone();
         let open = self.open.read();
-        let failed = open.iter().filter(|(_, hosted)| hosted.dir.log_dir.poisoned().is_some());
+        let failed = open.iter().filter(|(_, hosted)| hosted.dir.is_out());
         keys.extend(failed.map(|(key, _)| *key));
         keys
     }
@@ -316,7 +357,7 @@ impl PartitionTable {
         let name = LogName::new(&topic.name, index.0);
         let fewest = || {
             let logs_in = |dir: usize| located.values().filter(|located| **located == dir).count();
-            let usable = (0..self.dirs.len()).filter(|dir| self.dirs[*dir].log_dir.poisoned().is_none());
+            let usable = (0..self.dirs.len()).filter(|dir| !self.dirs[*dir].is_out());
             usable.min_by_key(|dir| (self.dirs[*dir].log_dir.check_room().is_err(), logs_in(*dir))).unwrap_or_default()
         };
         let dir = located.get(&name).copied().unwrap_or_else(fewest);
@@ -346,24 +387,32 @@ impl PartitionTable {
         }
     }
 
-    fn remove(&self, topic: &TopicImage, located: &mut HashMap<LogName, usize>, metrics: &Metrics) {
+    fn remove(&self, topic: &TopicImage, following: &mut Following, metrics: &Metrics) {
         for partition in &topic.partitions {
-            self.leave(topic, partition.index, located);
+            self.leave(topic, partition.index, following);
         }
         metrics.forget_topic(&topic.name);
     }
 
-    fn leave(&self, topic: &TopicImage, index: PartitionIndex, located: &mut HashMap<LogName, usize>) {
-        located.remove(&LogName::new(&topic.name, index.0));
-        let Some(hosted) = self.open.write().remove(&(topic.id, index)) else { return };
-        if let Err(error) = hosted.partition.delete(now_ms()) {
-            tracing::error!(topic = %topic.name, partition = %index, %error, "a deleted partition's log is left");
+    fn leave(&self, topic: &TopicImage, index: PartitionIndex, following: &mut Following) {
+        following.located.remove(&LogName::new(&topic.name, index.0));
+        if let Some(hosted) = { self.open.write().remove(&(topic.id, index)) } {
+            self.delete(hosted, &mut following.leaving);
+        }
+    }
+
+    /// Where the disk hangs, later.
+    fn delete(&self, hosted: Arc<Hosted>, leaving: &mut Vec<Arc<Hosted>>) {
+        if hosted.dir.is_hung() {
+            leaving.push(hosted);
+        } else if let Err(error) = hosted.partition.delete(now_ms()) {
+            tracing::error!(topic = %hosted.topic, partition = %hosted.index, %error, "a deleted partition's log is left");
         }
     }
 
     /// Once for all that one change of the metadata removed.
     fn commit_deletions(&self) {
-        for dir in &self.dirs {
+        for dir in self.dirs.iter().filter(|dir| !dir.is_hung()) {
             if let Err(error) = dir.log_dir.commit_deletions() {
                 tracing::error!(dir = %dir.log_dir.path().display(), %error, "deletions are not durable yet");
             }

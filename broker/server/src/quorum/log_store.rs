@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use forebay_broker_machines::metadata::CLUSTER_METADATA_TOPIC;
-use forebay_broker_storage::{AppendRequest, LogConfig, LogDir, LogName, LogReader, Origin, PartitionLog, ReadSpec};
+use forebay_broker_storage::{
+    AppendRequest, LogConfig, LogDir, LogName, LogReader, Origin, PartitionLog, ReadSpec, Work,
+};
 use forebay_broker_wire::records::{BatchError, batches};
 use forebay_broker_wire::types::{LeaderEpoch, Offset, Uuid};
 use openraft::storage::{IOFlushed, RaftLogReader, RaftLogStorage};
@@ -55,6 +57,7 @@ pub(crate) struct LogStore {
     reader: LogReader,
     pristine: Arc<AtomicBool>,
     directory: Uuid,
+    log_dir: Arc<LogDir>,
 }
 
 #[derive(Debug)]
@@ -86,7 +89,8 @@ impl LogStore {
         let reader = files.log.reader();
         let pristine = Arc::new(AtomicBool::new(files.is_pristine()));
         let directory = files.state.directory();
-        Ok(Self { files: Arc::new(Mutex::new(files)), reader, pristine, directory })
+        let log_dir = Arc::clone(log_dir);
+        Ok(Self { files: Arc::new(Mutex::new(files)), reader, pristine, directory, log_dir })
     }
 
     /// The directory id under which this log votes.
@@ -97,6 +101,11 @@ impl LogStore {
     /// Whether nothing was ever voted or written here.
     pub(crate) fn is_pristine(&self) -> bool {
         self.pristine.load(Ordering::Acquire)
+    }
+
+    /// Whether it lies in that directory.
+    pub(crate) fn is_in(&self, log_dir: &Arc<LogDir>) -> bool {
+        Arc::ptr_eq(&self.log_dir, log_dir)
     }
 
     /// Bytes on disk.
@@ -114,7 +123,8 @@ impl LogStore {
         &self,
         work: impl FnOnce(&mut Files) -> Result<T, QuorumLogError> + Send + 'static,
     ) -> io::Result<T> {
-        let (files, pristine) = (Arc::clone(&self.files), Arc::clone(&self.pristine));
+        let (files, pristine, log_dir) =
+            (Arc::clone(&self.files), Arc::clone(&self.pristine), Arc::clone(&self.log_dir));
         let work = move |files: &mut Files| {
             if let Err(error) = files.ballast.adjust() {
                 tracing::warn!(%error, "no room is kept for the metadata log");
@@ -123,7 +133,11 @@ impl LogStore {
             pristine.store(files.is_pristine(), Ordering::Release);
             done
         };
-        let done = tokio::task::spawn_blocking(move || work(&mut files.lock())).await;
+        let done = tokio::task::spawn_blocking(move || {
+            let _in_progress = log_dir.progress().begin(Work::Awaited);
+            work(&mut files.lock())
+        });
+        let done = done.await;
         done.map_err(io::Error::other)?.map_err(io::Error::other)
     }
 }

@@ -1,13 +1,15 @@
 //! The metadata quorum: openraft behind this folder, and nowhere else.
 //!
 //! Read `node` for what a broker's part in it consists of; `log_store`, `state_machine`, `snapshot` are what is on disk; `network` and
-//! `server` the two ends of calls between brokers; `members` says who belongs to it, `failover` who follows a leader that is gone.
+//! `server` the two ends of calls between brokers; `members` says who belongs to it, `failover` who follows a leader that is gone,
+//! `hung` what a broker does whose disk hangs.
 
 mod asker;
 mod ballast;
 mod entry;
 mod failover;
 mod frames;
+mod hung;
 mod link;
 mod log_store;
 mod members;

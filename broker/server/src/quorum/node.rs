@@ -26,7 +26,7 @@ use super::protocol::{Leader, Leadership, Welcome};
 use super::snapshot::SnapshotError;
 use super::state_machine::StateMachine;
 use super::types::{Address, Applied, Change, Types, VoterId};
-use super::{failover, members};
+use super::{failover, hung, members};
 
 pub(super) type Raft = openraft::Raft<Types, StateMachine>;
 
@@ -97,6 +97,10 @@ pub(crate) struct Quorum {
     pub(crate) log: LogStore,
     pub(crate) machine: StateMachine,
     leadership: watch::Sender<Leadership>,
+    /// The log's disk hangs.
+    pub(super) hung: watch::Sender<bool>,
+    /// Who leads meanwhile, as the others say.
+    pub(super) elsewhere: Mutex<Option<Leader>>,
     /// What the start waits for, in words.
     pub(super) waiting_for: Mutex<String>,
     /// When the leader was last heard of in this life of the process.
@@ -139,6 +143,8 @@ impl Quorum {
             log,
             machine,
             leadership: watch::Sender::default(),
+            hung: watch::Sender::default(),
+            elsewhere: Mutex::default(),
             waiting_for: Mutex::default(),
             heard_at: Mutex::default(),
             tasks: Mutex::default(),
@@ -158,6 +164,7 @@ impl Quorum {
         if self.settings.is_some() {
             self.spawn(members::find_cluster(Arc::clone(self)));
             self.spawn(members::keep(Arc::clone(self)));
+            self.spawn(hung::give_way(Arc::clone(self)));
         } else if self.log.is_pristine() {
             let alone = BTreeMap::from([(self.own, self.address.clone())]);
             self.raft.initialize(alone).await.map_err(|error| failed(&error))?;
@@ -201,8 +208,22 @@ impl Quorum {
         self.raft.metrics().borrow_watched().clone()
     }
 
+    /// Says whether the log's disk hangs.
+    pub(crate) fn disk_hangs(&self, hung: bool) {
+        self.hung.send_if_modified(|told| std::mem::replace(told, hung) != hung);
+    }
+
+    /// Whether this broker can take no part just now, and others can.
+    pub(crate) fn is_away(&self) -> bool {
+        let others = || self.metrics().membership_config.voter_ids().any(|voter| voter != self.own);
+        *self.hung.borrow() && others()
+    }
+
     /// The leader as this broker knows it, and where it is.
     pub(super) fn leader(&self) -> Option<Leader> {
+        if self.is_away() {
+            return self.elsewhere.lock().clone();
+        }
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let voter = metrics.current_leader?;
@@ -220,6 +241,28 @@ impl Quorum {
             pristine: self.log.is_pristine(),
             leader: self.leader(),
         }
+    }
+
+    /// Tells who leads, if that has changed.
+    pub(super) fn tell_leadership(&self) {
+        self.leadership.send_if_modified(|told| {
+            let metrics = self.raft.metrics();
+            let known = leadership_of(&metrics.borrow_watched());
+            let now = match self.is_away() {
+                true => Leadership {
+                    leader: self.elsewhere.lock().as_ref().map(|at| at.voter.broker),
+                    here: false,
+                    ..known
+                },
+                false => known,
+            };
+            let changed = *told != now;
+            if changed && (told.leader, told.here) != (now.leader, now.here) {
+                tracing::info!(term = now.term, leader = now.leader.map(|id| id.0), here = now.here, "metadata quorum");
+            }
+            *told = now;
+            changed
+        });
     }
 
     pub(super) fn heard_of_leader(&self) {
@@ -320,7 +363,7 @@ impl Quorum {
 }
 
 /// Whom a leader hands over to: the other voter that has most of the log; none when this is not the leader or there is no other.
-fn successor(metrics: &RaftMetrics<Types>, own: VoterId) -> Option<VoterId> {
+pub(super) fn successor(metrics: &RaftMetrics<Types>, own: VoterId) -> Option<VoterId> {
     let replication = metrics.replication.as_ref().filter(|_| metrics.state == ServerState::Leader)?;
     let others = metrics.membership_config.voter_ids().filter(|voter| *voter != own);
     let reached = others.filter_map(|voter| Some(((*replication.get(&voter)?)?.index, voter)));
@@ -359,15 +402,7 @@ fn raft_config(cluster_id: String, several: bool) -> Config {
 async fn watch_leadership(quorum: Arc<Quorum>) {
     let mut metrics = quorum.raft.metrics();
     loop {
-        let now = leadership_of(&metrics.borrow_watched());
-        quorum.leadership.send_if_modified(|told| {
-            let changed = *told != now;
-            if changed && (told.leader, told.here) != (now.leader, now.here) {
-                tracing::info!(term = now.term, leader = now.leader.map(|id| id.0), here = now.here, "metadata quorum");
-            }
-            *told = now;
-            changed
-        });
+        quorum.tell_leadership();
         if metrics.changed().await.is_err() {
             break;
         }

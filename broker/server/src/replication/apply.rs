@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_broker_partition::{EpochEnd, FetchPosition, FlushError, FollowError, LeaderAnswer};
+use forebay_broker_storage::Work;
 use forebay_broker_wire::types::Offset;
 
 use super::name_of;
@@ -65,14 +66,35 @@ enum ApplyError {
 pub(super) async fn apply(broker: &Broker, tasks: Vec<Task>) -> Vec<Applied> {
     let mut by_thread: Vec<Vec<Task>> = Vec::new();
     by_thread.resize_with(broker.appender.threads(), Vec::new);
-    let threads = by_thread.len().max(1);
     for task in tasks {
-        by_thread[task.hosted.number % threads].push(task);
+        by_thread[broker.appender.thread_of(&task.hosted)].push(task);
     }
-    let jobs = by_thread.into_iter().enumerate().filter(|(_, tasks)| !tasks.is_empty()).map(|(thread, tasks)| {
-        broker.appender.run(thread, move || tasks.into_iter().map(apply_one).collect::<Vec<_>>())
-    });
-    futures::future::join_all(jobs).await.into_iter().flatten().flatten().collect()
+    let jobs = by_thread.into_iter().enumerate().filter(|(_, tasks)| !tasks.is_empty());
+    let jobs = jobs.map(|(thread, tasks)| apply_on(broker, thread, tasks));
+    futures::future::join_all(jobs).await.into_iter().flatten().collect()
+}
+
+/// All of them are on one directory: if that hangs they have failed, and the others' go on.
+async fn apply_on(broker: &Broker, thread: usize, tasks: Vec<Task>) -> Vec<Applied> {
+    let Some(dir) = tasks.first().map(|task| Arc::clone(&task.hosted.dir)) else { return Vec::new() };
+    let hung = Arc::clone(&dir);
+    let keys: Vec<Key> = tasks.iter().map(|task| task.key).collect();
+    let work = move || {
+        let apply = |task: Task| {
+            let _in_progress = dir.log_dir.progress().begin(Work::Awaited);
+            apply_one(task)
+        };
+        tasks.into_iter().map(apply).collect::<Vec<_>>()
+    };
+    let failed = || keys.iter().map(|key| Applied { key: *key, position: None, failed: true }).collect();
+    if hung.is_hung() {
+        return failed();
+    }
+    tokio::select! {
+        biased;
+        applied = broker.appender.run(thread, work) => applied.unwrap_or_default(),
+        () = hung.hangs() => failed(),
+    }
 }
 
 fn apply_one(task: Task) -> Applied {

@@ -249,11 +249,17 @@ impl Fetcher {
 
     /// Asks for everything of a lane that is ready: the first request waits at the leader, a second one does not.
     fn ask(&mut self, pace: Pace) {
+        let pause_max = self.pause_max();
         let Some((connection, may_wait)) = self.lane(pace).free() else { return };
         let mut ready: Vec<(u64, Ask)> = Vec::new();
         let mut tickets = HashMap::new();
         for (key, followed) in self.partitions.iter_mut().filter(|(_, followed)| followed.pace == pace) {
             let State::Ready(position) = followed.state else { continue };
+            if followed.hosted.dir.is_out() {
+                // It could take in nothing; and asking is saying that it is there.
+                followed.wait(pause_max);
+                continue;
+            }
             let throttled = followed.is_throttled(*key, &self.broker);
             let wait = throttled.then(|| self.broker.replication.follower_throttle.wait(Instant::now())).flatten();
             if let Some(wait) = wait {

@@ -82,7 +82,8 @@ fn log_dirs(broker: &Broker) -> Vec<LogDirStatus> {
 fn log_dir(broker: &Broker, dir: &HostedDir) -> LogDirStatus {
     let log_dir = &dir.log_dir;
     let mount = mounts::mount_of(log_dir.path());
-    let space = log_dir.disk().space(log_dir.path()).ok();
+    // Whoever asks a disk that hangs may wait for it.
+    let space = if dir.is_hung() { None } else { log_dir.disk().space(log_dir.path()).ok() };
     LogDirStatus {
         path: log_dir.path().display().to_string(),
         directory_id: log_dir.identity().directory_id.to_string(),
@@ -93,7 +94,8 @@ fn log_dir(broker: &Broker, dir: &HostedDir) -> LogDirStatus {
         free_bytes: space.map_or(0, |space| space.free_bytes),
         used_bytes: broker.partitions.used_bytes(dir),
         poisoned: log_dir.poisoned().is_some(),
-        failure: log_dir.poisoned().map(|poisoned| poisoned.reason),
+        hung: dir.is_hung(),
+        failure: log_dir.poisoned().map(|poisoned| poisoned.reason).or_else(|| dir.is_hung().then(|| dir.words())),
     }
 }
 

@@ -48,6 +48,16 @@ impl Mount {
         run("mount", &["-o", "remount,abort", text(&self.point)]).unwrap();
     }
 
+    /// From now on what is written neither succeeds nor fails.
+    pub(crate) fn freeze(&self) {
+        run("fsfreeze", &["--freeze", text(&self.point)]).unwrap();
+    }
+
+    /// What was written goes on.
+    pub(crate) fn thaw(&self) {
+        run("fsfreeze", &["--unfreeze", text(&self.point)]).unwrap();
+    }
+
     /// Another life of the same disk, after its cause of failure was found.
     pub(crate) fn repair(&self) {
         run("umount", &["--lazy", text(&self.point)]).unwrap();
@@ -66,6 +76,8 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
+        // Only a test that failed leaves it frozen; a frozen one can't be taken away.
+        let _not_frozen = run("fsfreeze", &["--unfreeze", text(&self.point)]).is_err();
         if let Err(error) = run("umount", &["--lazy", text(&self.point)]) {
             eprintln!("{error}");
         }

@@ -76,6 +76,13 @@ async fn ask_voters(quorum: &Quorum) -> Answers {
     futures::future::join_all(asked).await.into_iter().collect()
 }
 
+/// Who leads, in its own words.
+pub(super) async fn leader_elsewhere(quorum: &Quorum) -> Option<Leader> {
+    let answers = ask_voters(quorum).await;
+    let leaders = answers.values().flatten().filter(|(welcome, _)| welcome.voter != quorum.own);
+    leaders.filter_map(|(welcome, _)| welcome.leader.clone().filter(|leader| leader.voter == welcome.voter)).next()
+}
+
 /// Decides from what the other voters say. `voters` are those that the configuration names, this broker among them or not.
 fn next_step(own: &Welcome, address: &Address, voters: &[BrokerId], answers: &Answers) -> Step {
     let known: Vec<&Welcome> = answers.values().flatten().map(|(welcome, _)| welcome).collect();

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod failed_disk;
+mod frozen_disk;
 mod reassignment;
 
 use std::time::Duration;
