@@ -130,6 +130,8 @@ reasons! {
     TopicAdopted,
     /// Partitions were added.
     PartitionsAdded,
+    /// Partitions get replicas on other brokers or lose some; the message says how many are done.
+    Reassigning,
     /// A configuration changed behind the operator's back was put back.
     DriftCorrected,
     /// The topic was deleted with its object.

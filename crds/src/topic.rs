@@ -25,6 +25,7 @@ use crate::values::{ClusterRef, ConfigMap, ReclaimPolicy};
     printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterRef.name"),
     printcolumn(name = "Partitions", type_ = "integer", json_path = ".status.partitions"),
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicationFactor", priority = 1),
+    printcolumn(name = "Moving", type_ = "integer", json_path = ".status.movingPartitions", priority = 1),
     printcolumn(name = "Reclaim", type_ = "string", json_path = ".status.reclaimPolicy"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
@@ -49,7 +50,8 @@ pub struct TopicSpec {
     #[schemars(range(min = 1, max = 100_000))]
     #[x_kube(validation = Rule::new("self >= oldSelf").message("partitions can't be taken away: their records would be lost; create a second Topic with fewer"))]
     pub partitions: i32,
-    /// Replicas of each partition; the brokers' `default.replication.factor` when left out.
+    /// Replicas of each partition; the brokers' `default.replication.factor` when left out, and then kept as it is. May be
+    /// changed: partitions get replicas on other brokers or lose some, and `status.movingPartitions` says how many still do.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 32_767))]
     pub replication_factor: Option<i32>,
@@ -61,6 +63,10 @@ pub struct TopicSpec {
     /// `Delete` (used when left out): the topic is deleted with this object. `Retain`: it stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim_policy: Option<ReclaimPolicy>,
+    /// True: the operator reports what differs but changes nothing on the brokers. Deleting this object then leaves the
+    /// topic in place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
 }
 
 impl TopicSpec {
@@ -86,9 +92,12 @@ pub struct TopicStatus {
     /// Partitions that the brokers have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partitions: Option<i32>,
-    /// Replicas of each partition that the brokers have.
+    /// Replicas of each partition that the brokers have; while they change, those of the partition with the fewest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replication_factor: Option<i32>,
+    /// Partitions on their way to other brokers; left out when there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moving_partitions: Option<i32>,
     /// The reclaim policy in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim_policy: Option<ReclaimPolicy>,

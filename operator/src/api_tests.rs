@@ -116,6 +116,7 @@ fn context(api: &Arc<Api>) -> Arc<Context> {
         kafka: KafkaClusters::default(),
         backoff: Backoff::default(),
         stores: Stores::default(),
+        owners: topic::Owners::default(),
     })
 }
 

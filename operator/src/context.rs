@@ -10,6 +10,7 @@ use crate::kafka::KafkaClusters;
 use crate::kube::events::Events;
 use crate::metrics::Metrics;
 use crate::stores::Stores;
+use crate::topic::Owners;
 
 /// Shared by all reconciles of a running operator.
 pub(crate) struct Context {
@@ -20,11 +21,18 @@ pub(crate) struct Context {
     pub(crate) kafka: KafkaClusters,
     pub(crate) backoff: Backoff,
     pub(crate) stores: Stores,
+    pub(crate) owners: Owners,
 }
 
 impl Context {
     /// When a converged object is looked at again.
     pub(crate) fn resync(&self) -> Duration {
         Duration::from_secs(self.args.resync_seconds)
+    }
+
+    /// When a converged Topic is reconciled again though nothing was seen to change: the sweep over all topics each
+    /// resync is what finds changes.
+    pub(crate) fn slow_resync(&self) -> Duration {
+        self.resync() * 20
     }
 }

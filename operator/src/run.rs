@@ -1,10 +1,12 @@
 //! Runs the operator: metrics first, then the election, then one controller per kind and namespace, until a signal comes
 //! or the lease is lost. Stop order: controllers (each ends what it is doing), lease, metrics.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use forebay_crds::{CLUSTER_LABEL, Cluster, ConsumerProfile, Topic};
+use forebay_crds::{CLUSTER_LABEL, Cluster, ConditionType, ConsumerProfile, Topic};
+use futures::channel::mpsc::Receiver;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -16,7 +18,7 @@ use kube::runtime::controller::{Config, Controller};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +35,10 @@ use crate::{cluster, consumer_profile, reconcile, topic};
 
 /// Reconciles at a time, for each kind: what is beyond waits its turn.
 const CONCURRENCY: u16 = 64;
+/// Topics at a time: what they ask of brokers at the same time goes in one request.
+const TOPICS_AT_ONCE: u16 = 200;
+/// Topics that wait to be woken by the sweep; it waits when they are more.
+const WAKE_QUEUE: usize = 1024;
 
 /// Runs until SIGTERM or SIGINT.
 ///
@@ -107,11 +113,13 @@ async fn controllers(args: &Args, client: Client, metrics: &Metrics, served: &Se
         [] => vec![None],
         some => some.iter().map(|namespace| Some(namespace.as_str())).collect(),
     };
-    let mut built = Vec::new();
+    let (mut built, mut wake) = (Vec::new(), Vec::new());
     let mut stores = Stores::default();
     for namespace in &namespaces {
         let scope = Scope { client: client.clone(), namespace: namespace.map(str::to_owned) };
-        let controllers = (scope.clusters(), scope.topics(), scope.profiles());
+        let (sender, woken) = futures::channel::mpsc::channel(WAKE_QUEUE);
+        wake.push((scope.namespace.clone(), sender));
+        let controllers = (scope.clusters(), scope.topics(woken), scope.profiles());
         stores.clusters.push(controllers.0.store());
         stores.topics.push(controllers.1.store());
         stores.profiles.push(controllers.2.store());
@@ -126,9 +134,11 @@ async fn controllers(args: &Args, client: Client, metrics: &Metrics, served: &Se
         kafka: KafkaClusters::default(),
         backoff: Backoff::default(),
         stores,
+        owners: topic::Owners::default(),
     });
     tracing::info!(version = env!("CARGO_PKG_VERSION"), ?namespaces, "watching");
-    let mut running: Vec<BoxFuture<'static, ()>> = Vec::new();
+    let sweep = topic::sweep::run(Arc::clone(&context), wake, shutdown.clone());
+    let mut running: Vec<BoxFuture<'static, ()>> = vec![sweep.boxed()];
     for (clusters, topics, profiles) in built {
         let stop = || shutdown.clone().cancelled_owned();
         let of = Kind::Cluster;
@@ -196,12 +206,16 @@ impl Scope {
             .watches(self.api::<Pod>(), ours(), move |pod| owner(pod.meta()))
     }
 
-    fn topics(&self) -> Controller<Guarded<Topic>> {
+    fn topics(&self, woken: Receiver<ObjectRef<Guarded<Topic>>>) -> Controller<Guarded<Topic>> {
         let controller = Controller::new(self.api::<Guarded<Topic>>(), watcher::Config::default())
-            .with_config(Config::default().concurrency(CONCURRENCY));
-        let store = controller.store();
+            .with_config(Config::default().concurrency(TOPICS_AT_ONCE))
+            .reconcile_on(woken);
+        let (store, told) = (controller.store(), Mutex::new(HashMap::new()));
         let of_cluster = move |cluster: Guarded<Cluster>| {
             let key = key_of(&cluster);
+            if told.lock().insert(key.clone(), what_topics_see(&cluster)) == Some(what_topics_see(&cluster)) {
+                return Vec::new();
+            }
             naming(&store, |topic: &Topic| {
                 cluster_key(&topic.spec.cluster_ref, &topic.namespace().unwrap_or_default()) == key
             })
@@ -230,6 +244,16 @@ impl Scope {
             of_topic,
         )
     }
+}
+
+/// What of a Cluster makes a difference to Topics: its status changes with every step of a roll, and Topics may be many.
+fn what_topics_see(cluster: &Guarded<Cluster>) -> (Option<String>, bool, Vec<String>, Option<String>) {
+    let is_deleting = cluster.meta().deletion_timestamp.is_some();
+    let Ok(decoded) = &cluster.0 else { return (cluster.uid(), is_deleting, Vec::new(), None) };
+    let conditions = decoded.status.iter().flat_map(|status| &status.conditions);
+    let ready = conditions.into_iter().find(|condition| condition.type_ == ConditionType::Ready.as_str());
+    let ready = ready.map(|condition| condition.status.clone());
+    (cluster.uid(), is_deleting, decoded.spec.allowed_namespaces.clone(), ready)
 }
 
 fn key_of(cluster: &Guarded<Cluster>) -> ClusterKey {

@@ -60,20 +60,14 @@ impl Stores {
         self.clusters.iter().find_map(|store| store.get(&reference)).and_then(|guarded| guarded.0.clone().ok())
     }
 
-    /// All Topics of a Cluster that decode.
-    pub(crate) fn topics_of<'a>(&self, key: &'a ClusterKey) -> impl Iterator<Item = Arc<Guarded<Topic>>> + use<'a> {
-        let all: Vec<_> = self.topics.iter().flat_map(Store::state).collect();
-        all.into_iter().filter(move |guarded| match &guarded.0 {
-            Ok(topic) => cluster_key(&topic.spec.cluster_ref, &topic.namespace().unwrap_or_default()) == *key,
-            Err(_) => false,
-        })
+    /// All Topics that decode.
+    pub(crate) fn topics(&self) -> Vec<Arc<Guarded<Topic>>> {
+        self.topics.iter().flat_map(Store::state).filter(|guarded| guarded.0.is_ok()).collect()
     }
 
-    /// All topics that Topics and ConsumerProfiles of a Cluster name: what one look at the brokers has to cover.
-    pub(crate) fn topic_names(&self, key: &ClusterKey) -> BTreeSet<String> {
-        let topics = self.topics_of(key);
-        let mut names: BTreeSet<String> =
-            topics.filter_map(|guarded| guarded.0.as_ref().ok().map(topic_name)).collect();
+    /// The topics that ConsumerProfiles of a Cluster name.
+    pub(crate) fn names_in_profiles(&self, key: &ClusterKey) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
         for guarded in self.profiles.iter().flat_map(Store::state) {
             if let Ok(profile) = &guarded.0
                 && cluster_key(&profile.spec.cluster_ref, &profile.namespace().unwrap_or_default()) == *key

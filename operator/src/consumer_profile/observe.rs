@@ -1,6 +1,7 @@
 //! All reads of a ConsumerProfile's reconcile: its Cluster, its topics as brokers have them, its ConfigMap.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use forebay_crds::{Cluster, ConsumerProfile};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -30,7 +31,7 @@ pub(crate) struct Observed {
 pub(crate) struct Brokers {
     /// The brokers' own settings, as the Cluster states them.
     pub(crate) config: BTreeMap<String, String>,
-    pub(crate) topics: BTreeMap<String, TopicSeen>,
+    pub(crate) topics: BTreeMap<String, Arc<TopicSeen>>,
 }
 
 pub(crate) async fn observe(context: &Context, profile: &ConsumerProfile) -> Result<Observed, ReconcileError> {
@@ -52,8 +53,8 @@ async fn brokers(context: &Context, key: &ClusterKey, cluster: &Cluster, topics:
     let kafka = context.kafka.get(key, &context.args.bootstrap_of(&key.namespace, &key.name));
     let mut seen = BTreeMap::new();
     for topic in topics {
-        match kafka.looks.at(&kafka.admin, topic, || context.stores.topic_names(key)).await {
-            Ok(look) => drop(seen.insert(topic.clone(), look.topic(topic))),
+        match kafka.looks.at(&kafka.admin, topic).await {
+            Ok(found) => drop(seen.insert(topic.clone(), found)),
             Err(why) => return ClusterSeen::Unreachable(why),
         }
     }

@@ -136,7 +136,7 @@ fn request(profile: &ConsumerProfile, observed: &Observed) -> Result<Request, Co
 fn subscription(brokers: &Brokers) -> Result<Subscription, ConditionReport> {
     let (mut partitions, mut leaders, mut largest) = (0_i64, Vec::<i32>::new(), None);
     for (name, topic) in &brokers.topics {
-        match topic {
+        match &**topic {
             TopicSeen::Absent => {
                 let message = format!("topic {name} does not exist: its partitions are not known");
                 return Err(ready(false, Reason::TopicNotFound, message));

@@ -1,6 +1,7 @@
 //! Plans of ConsumerProfiles, from the manifests in `examples/`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_broker_client::admin::{ConfigEntry, ConfigSource};
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 use super::observe::{Brokers, Observed};
 use super::plan::{Plan, plan};
-use crate::kafka::{TopicSeen, TopicState};
+use crate::kafka::{Replication, TopicSeen, TopicState};
 use crate::stores::ClusterKey;
 use crate::topic::ClusterSeen;
 
@@ -38,11 +39,11 @@ fn observed(partitions: i32, max_message_bytes: &str) -> Observed {
     let state = TopicState {
         topic_id: "id".into(),
         partitions,
-        replication_factor: 1,
+        replication: Replication { now: 1, target_least: 1, target_most: 1, moving: 0 },
         leaders: vec![0],
         configs: vec![config],
     };
-    let topics = BTreeMap::from([("orders".to_owned(), TopicSeen::Present(state))]);
+    let topics = BTreeMap::from([("orders".to_owned(), Arc::new(TopicSeen::Present(state)))]);
     Observed {
         cluster_key: ClusterKey { namespace: "n".into(), name: "quickstart".into() },
         cluster: ClusterSeen::Reached(Brokers { config: BTreeMap::new(), topics }),
@@ -125,7 +126,7 @@ fn what_is_missing_is_named() {
     let mut seen = observed(4, "1048588");
     seen.cluster = ClusterSeen::Missing;
     assert_eq!(ready(&planned(&profile, &seen)), "False ClusterNotFound: Cluster n/quickstart does not exist");
-    let topics = BTreeMap::from([("orders".to_owned(), TopicSeen::Absent)]);
+    let topics = BTreeMap::from([("orders".to_owned(), Arc::new(TopicSeen::Absent))]);
     seen.cluster = ClusterSeen::Reached(Brokers { config: BTreeMap::new(), topics });
     assert_eq!(
         ready(&planned(&profile, &seen)),

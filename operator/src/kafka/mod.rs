@@ -1,20 +1,23 @@
-//! The only way to brokers: one client per Cluster, and one look at all its topics shared by all who ask.
+//! The only way to brokers: one client per Cluster; what is asked and changed at the same time goes in one request.
 //!
 //! What must always hold: what a reconcile decides on was read after the last change that this operator made to that
-//! topic; and however many topics there are, a look costs one Metadata and one DescribeConfigs call.
+//! topic; and requests are bounded, however many topics there are.
 
+mod batch;
 pub(crate) mod brokers;
+mod changes;
 mod looks;
 pub(crate) mod status;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_broker_client::admin::ConfigEntry;
+use forebay_broker_client::admin::{ConfigEntry, ConfigSource};
 use forebay_broker_client::{Admin, Client, ClientConfig};
 use parking_lot::Mutex;
 
+pub(crate) use changes::Changes;
 pub(crate) use looks::Looks;
 
 use crate::stores::ClusterKey;
@@ -24,10 +27,31 @@ use crate::stores::ClusterKey;
 pub(crate) struct TopicState {
     pub(crate) topic_id: String,
     pub(crate) partitions: i32,
-    pub(crate) replication_factor: i32,
+    pub(crate) replication: Replication,
     /// Brokers that lead its partitions.
     pub(crate) leaders: Vec<i32>,
+    /// What is set on the topic, and `max.message.bytes` wherever it comes from.
     pub(crate) configs: Vec<ConfigEntry>,
+}
+
+/// Replicas over all partitions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Replication {
+    /// What the partition with the fewest has, those that still copy not counted.
+    pub(crate) now: i32,
+    /// What the partition with the fewest will have when all moves are done.
+    pub(crate) target_least: i32,
+    /// What the partition with the most will have then.
+    pub(crate) target_most: i32,
+    /// Partitions on their way to other brokers.
+    pub(crate) moving: i32,
+}
+
+impl Replication {
+    /// Whether all partitions have or will have so many replicas.
+    pub(crate) fn is_to_be(&self, factor: i32) -> bool {
+        self.target_least == factor && self.target_most == factor
+    }
 }
 
 /// What brokers say about a topic.
@@ -39,11 +63,24 @@ pub(crate) enum TopicSeen {
     Refused(String),
 }
 
+impl TopicSeen {
+    /// Whether a Topic has nothing new to do: leaders come and go, and what is not set on the topic is not its own.
+    fn is_as(&self, other: &Self) -> bool {
+        let (Self::Present(a), Self::Present(b)) = (self, other) else { return self == other };
+        let own = |state: &TopicState| {
+            let set = state.configs.iter().filter(|entry| entry.source == ConfigSource::TopicConfig);
+            set.map(|entry| (entry.name.clone(), entry.value.clone())).collect::<BTreeMap<_, _>>()
+        };
+        (&a.topic_id, a.partitions, a.replication) == (&b.topic_id, b.partitions, b.replication) && own(a) == own(b)
+    }
+}
+
 /// A Cluster's brokers.
 #[derive(Debug)]
 pub(crate) struct KafkaCluster {
     pub(crate) admin: Admin,
     pub(crate) looks: Looks,
+    pub(crate) changes: Changes,
     /// Replicas that are behind, and since when there are so many.
     behind: Mutex<Option<(usize, Instant)>>,
 }
@@ -76,7 +113,12 @@ impl KafkaClusters {
             Some((at, cluster)) if at == bootstrap => Arc::clone(cluster),
             _ => {
                 let admin = Admin::new(Client::new(bootstrap, client_config()));
-                let cluster = Arc::new(KafkaCluster { admin, looks: Looks::default(), behind: Mutex::default() });
+                let cluster = Arc::new(KafkaCluster {
+                    admin,
+                    looks: Looks::default(),
+                    changes: Changes::default(),
+                    behind: Mutex::default(),
+                });
                 clusters.insert(key.clone(), (bootstrap.to_owned(), Arc::clone(&cluster)));
                 cluster
             }

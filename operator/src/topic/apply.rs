@@ -1,7 +1,6 @@
 //! Does what the plan says, in order; the first refusal ends it.
 
-use forebay_broker_client::admin::{ConfigResource, NewTopic};
-use forebay_broker_client::types::ErrorCode;
+use forebay_broker_client::admin::NewTopic;
 use forebay_crds::{Reason, TOPIC_FINALIZER, Topic};
 use kube::ResourceExt;
 
@@ -63,10 +62,9 @@ async fn set_finalizer(context: &Context, topic: &Topic, wanted: bool) -> Result
 
 /// One change on the brokers, and the Event that tells of it.
 async fn on_brokers(kafka: &KafkaCluster, action: &Action) -> Result<Note, String> {
-    let admin = &kafka.admin;
-    let text = action.to_string();
-    match action {
-        Action::AddFinalizer | Action::RemoveFinalizer(_) => Err("is not a change on the brokers".to_owned()),
+    let (admin, changes) = (&kafka.admin, &kafka.changes);
+    let reason = match action {
+        Action::AddFinalizer | Action::RemoveFinalizer(_) => return Err("is not a change on the brokers".to_owned()),
         Action::Create { name, partitions, replication_factor, configs } => {
             let topic = NewTopic {
                 name: name.clone(),
@@ -75,36 +73,25 @@ async fn on_brokers(kafka: &KafkaCluster, action: &Action) -> Result<Note, Strin
                 configs: configs.clone(),
                 ..NewTopic::default()
             };
-            let outcome = admin.create_topics(&[topic], false).await.map_err(|error| error.to_string())?;
-            answered(outcome, name)?;
-            Ok(Note::normal(Reason::TopicCreated, text))
+            changes.create(admin, topic).await?;
+            Reason::TopicCreated
         }
         Action::AddPartitions { name, to, .. } => {
-            let outcome = admin.create_partitions(&[(name, *to)], false).await.map_err(|error| error.to_string())?;
-            answered(outcome, name)?;
-            Ok(Note::normal(Reason::PartitionsAdded, text))
+            changes.grow(admin, name, *to).await?;
+            Reason::PartitionsAdded
         }
-        Action::AlterConfigs { name, changes, .. } => {
-            let change = (ConfigResource::Topic(name.clone()), changes.clone());
-            let outcome = admin.incremental_alter_configs(&[change], false).await.map_err(|error| error.to_string())?;
-            answered(outcome, &ConfigResource::Topic(name.clone()))?;
-            Ok(Note::normal(Reason::DriftCorrected, text))
+        Action::AlterConfigs { name, changes: wanted, .. } => {
+            changes.configure(admin, name, wanted).await?;
+            Reason::DriftCorrected
+        }
+        Action::Reassign { name, moves, .. } => {
+            changes.reassign(admin, name, moves).await?;
+            Reason::Reassigning
         }
         Action::DeleteTopic { name } => {
-            let outcome = admin.delete_topics(&[name]).await.map_err(|error| error.to_string())?;
-            match outcome.get(name) {
-                Some(Err(refused)) if refused.code == ErrorCode::UnknownTopicOrPartition => {}
-                _ => answered(outcome, name).map(drop)?,
-            }
-            Ok(Note::normal(Reason::TopicDeleted, text))
+            changes.delete(admin, name).await?;
+            Reason::TopicDeleted
         }
-    }
-}
-
-/// The answer about the one thing asked.
-fn answered<K: Ord, T>(mut outcome: forebay_broker_client::admin::Each<K, T>, key: &K) -> Result<T, String> {
-    match outcome.remove(key) {
-        Some(result) => result.map_err(|refused| refused.to_string()),
-        None => Err("brokers gave no answer about it".to_owned()),
-    }
+    };
+    Ok(Note::normal(reason, action.to_string()))
 }

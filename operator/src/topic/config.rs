@@ -1,10 +1,13 @@
 //! Configuration of a topic: what differs from what is declared. A topic is kept as declared: a declared value that was
-//! changed is put back, a name that was set and is not declared is removed.
+//! changed is put back, a name that was set and is not declared is removed, except what tools set while they move replicas.
 
 use std::collections::BTreeMap;
 
 use forebay_broker_client::admin::{ConfigChange, ConfigEntry, ConfigSource};
 use forebay_broker_config::validate_topic;
+
+/// Set for as long as replicas move, and removed by who set them.
+const OF_TOOLS: &[&str] = &["leader.replication.throttled.replicas", "follower.replication.throttled.replicas"];
 
 /// The declared configuration as text, or what is wrong with it.
 pub(crate) fn validated(declared: &forebay_crds::ConfigMap) -> Result<BTreeMap<String, String>, String> {
@@ -39,8 +42,10 @@ pub(crate) fn drifts(declared: &BTreeMap<String, String>, entries: &[ConfigEntry
             text: format!("{name} from {} to {wanted}", found.unwrap_or("unset")),
         })
     });
-    let undeclared =
-        set_on_topic.iter().filter(|(name, _)| !declared.contains_key(**name)).map(|(name, entry)| Drift {
+    let undeclared = set_on_topic
+        .iter()
+        .filter(|(name, _)| !declared.contains_key(**name) && !OF_TOOLS.contains(*name))
+        .map(|(name, entry)| Drift {
             change: ConfigChange::Delete { name: (*name).to_owned() },
             text: format!("{name} from {} to unset", entry.value.as_deref().unwrap_or("a hidden value")),
         });

@@ -1,10 +1,14 @@
 //! The reconcile of a Topic: observe → plan → apply → status. After a change the topic is looked at again in the same
-//! pass, so that the status says what came of it.
+//! pass, so that the status says what came of it. A Topic that needs nothing sleeps until it, its Cluster or its topic
+//! changes; that the topic did is found by `sweep`, for all topics of a Cluster at once.
 
 mod apply;
 mod config;
 mod observe;
+mod owners;
+mod placement;
 mod plan;
+pub(crate) mod sweep;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +21,8 @@ use kube::ResourceExt;
 use kube::runtime::controller::Action;
 
 pub(crate) use self::observe::{ClusterSeen, admitted};
-use self::plan::Plan;
+pub(crate) use self::owners::Owners;
+use self::plan::{Pace, Plan};
 use crate::context::Context;
 use crate::kube::apply as kube_apply;
 use crate::metrics::Kind;
@@ -59,5 +64,10 @@ async fn one(topic: &Topic, context: &Context) -> Result<Done, ReconcileError> {
 
 async fn look_and_plan(topic: &Topic, context: &Context) -> Result<Plan, ReconcileError> {
     let observed = observe::observe(context, topic).await?;
-    Ok(plan::plan(topic, &observed, context.resync(), Timestamp::now()))
+    let pace = Pace { resync: context.resync(), settled: context.slow_resync() };
+    let plan = plan::plan(topic, &observed, pace, Timestamp::now());
+    if observed.owner.is_none() {
+        observe::settle(context, &observed, plan.is_settled);
+    }
+    Ok(plan)
 }

@@ -1,12 +1,15 @@
 //! All reads of a Topic's reconcile: its Cluster, the other Topics of the same name, the topic as brokers have it.
 
+use std::sync::Arc;
+
 use forebay_crds::{Cluster, Topic};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
 use kube::{Resource, ResourceExt};
 
+use super::placement::{Host, Placed};
 use crate::context::Context;
-use crate::kafka::TopicSeen;
+use crate::kafka::{KafkaCluster, TopicSeen};
 use crate::reconcile::ReconcileError;
 use crate::stores::{ClusterKey, cluster_key, topic_name};
 
@@ -30,11 +33,20 @@ pub(crate) enum ClusterSeen<T> {
 pub(crate) struct Observed {
     pub(crate) cluster_key: ClusterKey,
     pub(crate) topic_name: String,
-    pub(crate) cluster: ClusterSeen<TopicSeen>,
+    pub(crate) cluster: ClusterSeen<Arc<TopicSeen>>,
     /// An older Topic that names the same topic: it owns the topic.
     pub(crate) owner: Option<String>,
+    /// Where replicas are and could be; only looked at when there are to be more or fewer.
+    pub(crate) placement: Option<Result<Placement, String>>,
     /// Only looked at while the Topic is being deleted.
     pub(crate) namespace_is_terminating: bool,
+}
+
+/// A topic's replicas and the brokers that could have some.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Placement {
+    pub(crate) partitions: Vec<Placed>,
+    pub(crate) hosts: Vec<Host>,
 }
 
 pub(crate) async fn observe(context: &Context, topic: &Topic) -> Result<Observed, ReconcileError> {
@@ -42,22 +54,67 @@ pub(crate) async fn observe(context: &Context, topic: &Topic) -> Result<Observed
     let key = cluster_key(&topic.spec.cluster_ref, &namespace);
     let name = topic_name(topic);
     let is_deleting = topic.metadata.deletion_timestamp.is_some();
+    let index = context.owners.index(&context.stores, topic.uid().as_deref());
+    let (mut owner, mut placement) = (None, None);
     let cluster = match admitted(context, &key, &namespace, is_deleting).await? {
-        ClusterSeen::Reached(_) => brokers(context, &key, &name).await,
+        ClusterSeen::Reached(cluster) => {
+            owner = index.older(&key, topic, |namespace| cluster.spec.admits(&key.namespace, namespace));
+            let kafka = kafka(context, &key);
+            let seen = kafka.looks.at(&kafka.admin, &name).await;
+            if let Ok(seen) = &seen
+                && wants_other_replicas(topic, seen)
+            {
+                placement = Some(place(&kafka, &name).await);
+            }
+            seen.map_or_else(ClusterSeen::Unreachable, ClusterSeen::Reached)
+        }
         ClusterSeen::Missing => ClusterSeen::Missing,
         ClusterSeen::Deleting => ClusterSeen::Deleting,
         ClusterSeen::NotAllowed => ClusterSeen::NotAllowed,
         ClusterSeen::Unreachable(why) => ClusterSeen::Unreachable(why),
     };
-    let others: Vec<_> = context.stores.topics_of(&key).collect();
-    let others = others.iter().filter_map(|guarded| guarded.0.as_ref().ok());
     Ok(Observed {
-        owner: older_owner(topic, &name, others),
+        owner,
+        placement,
         namespace_is_terminating: is_deleting && namespace_is_terminating(context, &namespace).await,
         cluster_key: key,
         topic_name: name,
         cluster,
     })
+}
+
+/// Tells the sweep whether the topic, as it was seen, needs nothing.
+pub(crate) fn settle(context: &Context, observed: &Observed, needs_nothing: bool) {
+    let seen = match &observed.cluster {
+        ClusterSeen::Reached(seen) => needs_nothing.then_some(seen),
+        ClusterSeen::Unreachable(_) => None,
+        ClusterSeen::Missing | ClusterSeen::Deleting | ClusterSeen::NotAllowed => return,
+    };
+    kafka(context, &observed.cluster_key).looks.settled(&observed.topic_name, seen);
+}
+
+fn kafka(context: &Context, key: &ClusterKey) -> Arc<KafkaCluster> {
+    context.kafka.get(key, &context.args.bootstrap_of(&key.namespace, &key.name))
+}
+
+fn wants_other_replicas(topic: &Topic, seen: &TopicSeen) -> bool {
+    let TopicSeen::Present(state) = seen else { return false };
+    topic.metadata.deletion_timestamp.is_none()
+        && topic.spec.replication_factor.is_some_and(|factor| !state.replication.is_to_be(factor))
+}
+
+async fn place(kafka: &KafkaCluster, name: &str) -> Result<Placement, String> {
+    let mut described = kafka.admin.describe_topics(&[name]).await.map_err(|error| error.to_string())?;
+    let topic = described.remove(name).ok_or("brokers did not describe it")?.map_err(|refused| refused.to_string())?;
+    let cluster = kafka.admin.describe_cluster().await.map_err(|error| error.to_string())?;
+    let ids = |ids: Vec<forebay_broker_client::types::BrokerId>| ids.into_iter().map(|id| id.0).collect();
+    let placed = topic.partitions.into_iter().map(|partition| Placed {
+        index: partition.index,
+        replicas: ids(partition.replicas),
+        in_sync: ids(partition.isr),
+    });
+    let hosts = cluster.brokers.into_iter().map(|broker| Host { id: broker.id.0, rack: broker.rack });
+    Ok(Placement { partitions: placed.collect(), hosts: hosts.collect() })
 }
 
 /// The Cluster, without asking its brokers. A store may lag: that a Cluster is gone is asked of the API server, and so
@@ -85,23 +142,6 @@ pub(crate) async fn admitted(
         Some(cluster) if !cluster.spec.admits(&key.namespace, namespace) => ClusterSeen::NotAllowed,
         Some(cluster) => ClusterSeen::Reached(Box::new(cluster)),
     })
-}
-
-async fn brokers(context: &Context, key: &ClusterKey, topic: &str) -> ClusterSeen<TopicSeen> {
-    let kafka = context.kafka.get(key, &context.args.bootstrap_of(&key.namespace, &key.name));
-    let look = kafka.looks.at(&kafka.admin, topic, || context.stores.topic_names(key)).await;
-    match look {
-        Ok(look) => ClusterSeen::Reached(look.topic(topic)),
-        Err(why) => ClusterSeen::Unreachable(why),
-    }
-}
-
-/// The oldest Topic owns the topic; of two of one age, the one with the smaller uid.
-fn older_owner<'a>(topic: &Topic, name: &str, others: impl Iterator<Item = &'a Topic>) -> Option<String> {
-    let age = |topic: &Topic| (topic.creation_timestamp(), topic.uid());
-    let rivals = others.filter(|other| topic_name(other) == name && other.uid() != topic.uid());
-    let oldest = rivals.min_by_key(|other| age(other))?;
-    (age(oldest) < age(topic)).then(|| format!("{}/{}", oldest.namespace().unwrap_or_default(), oldest.name_any()))
 }
 
 /// False when it can't be told: then the deletion goes its ordinary way.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_broker_client::admin::{ConfigEntry, ConfigSource};
@@ -10,13 +11,18 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::observe::{ClusterSeen, Observed};
-use super::plan::{Plan, Refused, plan};
-use crate::kafka::{TopicSeen, TopicState};
+use super::observe::{ClusterSeen, Observed, Placement};
+use super::placement::{Host, Placed};
+use super::plan::{Pace, Plan, Refused, plan};
+use crate::kafka::{Replication, TopicSeen, TopicState};
 use crate::stores::{ClusterKey, topic_name};
 
 fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
+}
+
+fn pace() -> Pace {
+    Pace { resync: Duration::from_secs(30), settled: Duration::from_secs(600) }
 }
 
 fn topic(given: &Given) -> Topic {
@@ -56,6 +62,8 @@ struct Given {
     without_finalizer: bool,
     owner: Option<String>,
     namespace_is_terminating: bool,
+    /// Brokers that could take replicas; each partition has its replicas on the first ones.
+    brokers: Option<i32>,
     /// `missing`, `deleting`, `not allowed`, or why it can't be reached; none: reached.
     cluster: Option<String>,
     topic: Option<Seen>,
@@ -67,6 +75,9 @@ struct Seen {
     partitions: i32,
     #[serde(default)]
     replication: Option<i32>,
+    /// Now, target, partitions that move: instead of `replication`.
+    #[serde(default)]
+    moves: Option<(i32, i32, i32)>,
     #[serde(default)]
     config: BTreeMap<String, String>,
 }
@@ -93,7 +104,13 @@ fn observed(given: &Given, topic: &Topic) -> Observed {
         TopicSeen::Present(TopicState {
             topic_id: "AAAAAAAAAAAAAAAAAAAAAQ".into(),
             partitions: seen.partitions,
-            replication_factor: seen.replication.unwrap_or(1),
+            replication: seen.moves.map_or_else(
+                || {
+                    let factor = seen.replication.unwrap_or(1);
+                    Replication { now: factor, target_least: factor, target_most: factor, moving: 0 }
+                },
+                |(now, target, moving)| Replication { now, target_least: target, target_most: target, moving },
+            ),
             leaders: vec![0],
             configs,
         })
@@ -102,13 +119,21 @@ fn observed(given: &Given, topic: &Topic) -> Observed {
         cluster_key: ClusterKey { namespace: "n".into(), name: "c".into() },
         topic_name: topic_name(topic),
         cluster: match given.cluster.as_deref() {
-            None => ClusterSeen::Reached(seen),
+            None => ClusterSeen::Reached(Arc::new(seen)),
             Some("missing") => ClusterSeen::Missing,
             Some("deleting") => ClusterSeen::Deleting,
             Some("not allowed") => ClusterSeen::NotAllowed,
             Some(why) => ClusterSeen::Unreachable(why.to_owned()),
         },
         owner: given.owner.clone(),
+        placement: given.brokers.map(|count| {
+            let (partitions, replicas) =
+                given.topic.as_ref().map_or((0, 1), |t| (t.partitions, t.replication.unwrap_or(1)));
+            let on: Vec<i32> = (0..replicas).collect();
+            let placed = |index| Placed { index, replicas: on.clone(), in_sync: on.clone() };
+            let hosts = (0..count).map(|id| Host { id, rack: None }).collect();
+            Ok(Placement { partitions: (0..partitions).map(placed).collect(), hosts })
+        }),
         namespace_is_terminating: given.namespace_is_terminating,
     }
 }
@@ -128,7 +153,7 @@ fn every_case_gives_its_plan() {
         let case: Case = serde_yaml_ng::from_str(&std::fs::read_to_string(&path).unwrap())
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let topic = topic(&case.given);
-        let plan = plan(&topic, &observed(&case.given, &topic), Duration::from_secs(30), now());
+        let plan = plan(&topic, &observed(&case.given, &topic), pace(), now());
         let actions: Vec<String> = plan.actions.iter().map(ToString::to_string).collect();
         assert_eq!(actions, case.plan.actions, "{}", path.display());
         assert_eq!(ready(&plan), case.plan.ready, "{}", path.display());
@@ -147,12 +172,11 @@ fn a_refused_deletion_says_the_way_out_and_a_refused_change_says_what_brokers_sa
     {
         let given = Given {
             deleting,
-            topic: Some(Seen { partitions: 4, replication: None, config: BTreeMap::new() }),
+            topic: Some(Seen { partitions: 4, replication: None, moves: None, config: BTreeMap::new() }),
             ..Given::default()
         };
         let topic = topic(&given);
-        let plan =
-            plan(&topic, &observed(&given, &topic), Duration::from_secs(30), now()).refused(&topic, &refused, now());
+        let plan = plan(&topic, &observed(&given, &topic), pace(), now()).refused(&topic, &refused, now());
         let ready = ready(&plan).unwrap();
         assert!(
             ready.contains(reason) && ready.contains(words) && ready.contains("TOPIC_DELETION_DISABLED"),
@@ -164,18 +188,15 @@ fn a_refused_deletion_says_the_way_out_and_a_refused_change_says_what_brokers_sa
 
 #[test]
 fn a_status_that_was_written_is_the_status_that_is_planned_next() {
-    let mut given =
-        Given { topic: Some(Seen { partitions: 4, replication: None, config: BTreeMap::new() }), ..Given::default() };
+    let mut given = Given {
+        topic: Some(Seen { partitions: 4, replication: None, moves: None, config: BTreeMap::new() }),
+        ..Given::default()
+    };
     let object = topic(&given);
-    let first = plan(&object, &observed(&given, &object), Duration::from_secs(30), now());
+    let first = plan(&object, &observed(&given, &object), pace(), now());
     given.status = Some(serde_json::to_value(first.status.as_ref().unwrap()).unwrap());
     let object = topic(&given);
-    let second = plan(
-        &object,
-        &observed(&given, &object),
-        Duration::from_secs(30),
-        Timestamp::from_second(1_900_000_000).unwrap(),
-    );
+    let second = plan(&object, &observed(&given, &object), pace(), Timestamp::from_second(1_900_000_000).unwrap());
     assert_eq!(first.status, second.status);
     assert!(second.actions.is_empty() && second.notes.is_empty());
 }
