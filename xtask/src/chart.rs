@@ -1,5 +1,5 @@
-//! `cargo xtask chart`: lints the chart, renders it and compares with the golden files, and proves that what it must
-//! refuse is refused.
+//! `cargo xtask chart`: lints the chart, renders it and compares with the golden files, proves that what it must refuse is
+//! refused, and lets each alert fire.
 //!
 //! Helm itself is built from Go modules by e2e/cluster on first use.
 
@@ -8,6 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::e2e::tools;
 use crate::run::{step, workspace_root};
 
 /// Golden files: each shows one way to install. CRDs and dashboards are copies of files that are tested elsewhere.
@@ -57,6 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
     }
     crds_are_kept()?;
+    alerts_fire()?;
     println!("── chart: {} renders as committed, {} refusals", RENDERS.len(), REFUSED.len());
     Ok(())
 }
@@ -75,6 +77,27 @@ fn crds_are_kept() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Runs tests/alerts.yaml with Prometheus' own promtool, against the alerts as the chart gives them.
+fn alerts_fire() -> Result<()> {
+    if let Err(error) = tools::install_packages(&["promtool"]) {
+        println!("── chart: alerts: SKIPPED, promtool is not installed and can't be: {error:#}");
+        return Ok(());
+    }
+    let rendered = render(&["--show-only", "templates/prometheusrule.yaml", "--set", "prometheusRule.enabled=true"])?;
+    let object: serde_yaml_ng::Value = serde_yaml_ng::from_str(&rendered).context("the PrometheusRule is not YAML")?;
+    let folder = workspace_root().join("target/chart");
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    std::fs::write(folder.join("rules.yaml"), serde_yaml_ng::to_string(&object["spec"])?)?;
+    std::fs::copy(chart().join("tests/alerts.yaml"), folder.join("alerts.yaml"))?;
+    let promtool = || {
+        let mut command = Command::new("promtool");
+        command.current_dir(&folder);
+        command
+    };
+    step("chart: alerts are rules", promtool().args(["check", "rules", "rules.yaml"]))?;
+    step("chart: alerts fire", promtool().args(["test", "rules", "alerts.yaml"]))
 }
 
 fn compare(golden: &Path, rendered: &str, update: bool) -> Result<()> {

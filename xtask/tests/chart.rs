@@ -76,6 +76,18 @@ fn every_alert_has_a_page_that_says_what_to_do() {
 }
 
 #[test]
+fn every_alert_links_its_page_and_has_a_test_in_which_it_fires() {
+    let tests = read("charts/forebay/tests/alerts.yaml");
+    for line in read("charts/forebay/files/alerts.yaml").lines().filter(|line| line.contains("- alert: ")) {
+        let alert = line.rsplit(' ').next().unwrap();
+        let page = format!("runbook_url: <runbookUrl>/{alert}.md\n");
+        assert!(read("charts/forebay/files/alerts.yaml").contains(&page), "{alert}: annotations lack {page}");
+        let fires = format!("alertname=\"{alert}\"");
+        assert!(tests.contains(&fires), "{alert}: add a test in which it fires to charts/forebay/tests/alerts.yaml");
+    }
+}
+
+#[test]
 fn the_operator_may_not_read_secrets_nor_do_anything_unnamed() {
     let rules = yaml("charts/forebay/files/rules.yaml");
     for rule in rules.as_sequence().unwrap() {

@@ -3,7 +3,7 @@
 //! What must hold: the cluster goes however this ends (unless it is to be kept), and what takes long says that it goes on.
 
 mod provider;
-mod tools;
+pub(crate) mod tools;
 
 use std::path::PathBuf;
 use std::process::Command;

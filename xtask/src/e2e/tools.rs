@@ -11,10 +11,14 @@ use crate::image::host_program;
 use crate::run::step;
 
 /// Installs the distribution's packages whose programs are missing; nothing when all are there.
-pub(super) fn install_packages(programs: &[&str]) -> Result<()> {
+pub(crate) fn install_packages(programs: &[&'static str]) -> Result<()> {
     let missing = programs.iter().filter(|program| find(program).is_err());
-    let missing: Vec<&str> =
-        missing.map(|program| if *program == "busybox" { "busybox-static" } else { program }).collect();
+    let package = |program: &&'static str| match *program {
+        "busybox" => "busybox-static",
+        "promtool" => "prometheus",
+        other => other,
+    };
+    let missing: Vec<&str> = missing.map(package).collect();
     if missing.is_empty() {
         return Ok(());
     }
