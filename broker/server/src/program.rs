@@ -48,6 +48,7 @@ impl Arguments {
 /// # Errors
 /// The configuration is not valid, or the broker could not start or stop cleanly.
 pub fn main(arguments: &Arguments) -> anyhow::Result<()> {
+    use_small_pages();
     log_to_stderr();
     let config = arguments.read_config()?;
     limits::raise_nofile(config.nofile_wanted);
@@ -64,6 +65,12 @@ pub fn main(arguments: &Arguments) -> anyhow::Result<()> {
         stop_on_signal(&shutdown)?;
         crate::run(config, shutdown, |_started| {}).await
     })
+}
+
+/// Little of what a broker keeps lies together: with huge pages (2 MiB) each piece would hold one in memory. Where the kernel can't be told
+/// so, it costs memory and nothing else.
+fn use_small_pages() {
+    let _unknown_to_the_kernel = rustix::thread::disable_transparent_huge_pages(true);
 }
 
 fn stop_on_signal(shutdown: &CancellationToken) -> anyhow::Result<()> {

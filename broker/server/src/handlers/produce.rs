@@ -214,6 +214,12 @@ impl PendingProduce {
         }
     }
 
+    /// Whether some of it was left to a disk thread, which has its records until they are written.
+    pub(crate) fn waits_for_disk(&self) -> bool {
+        let mut partitions = self.topics.iter().flat_map(|topic| &topic.partitions);
+        partitions.any(|partition| matches!(partition.state, State::Waiting(..)))
+    }
+
     /// Whether `ready` would return at once.
     pub(crate) async fn is_ready(&mut self) -> bool {
         let mut ready = std::pin::pin!(self.ready());

@@ -6,7 +6,6 @@
 //! the protocol, when it was idle for `connections.max.idle.ms`, or at shutdown after its last answer; never the broker
 //! with it.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,12 +16,11 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, timeout};
 
-use super::budget::Charge;
 use super::frame::{Frame, FrameError, FrameReader};
+use super::in_flight::InFlight;
 use super::lines::Line;
 use super::send::{Answer, Sender};
 use crate::broker::Broker;
-use crate::handlers::produce::{self, PendingProduce};
 use crate::handlers::request::{Request, RequestError};
 use crate::handlers::{self, Finished};
 
@@ -57,9 +55,7 @@ pub(crate) struct Connection {
     line: Arc<Line>,
     peer: Peer,
     reader: FrameReader,
-    in_flight: VecDeque<(PendingProduce, Charge)>,
-    /// So many at the end of `in_flight` are not handed over yet.
-    gathered: usize,
+    in_flight: InFlight,
 }
 
 impl Connection {
@@ -67,7 +63,8 @@ impl Connection {
         let peer = Peer { host: address.ip().to_canonical().to_string().into(), listener, hurry: Arc::default() };
         let budget = broker.budget.of_client(&peer.host);
         let reader = FrameReader::new(broker.limits.request_max_bytes, budget);
-        Self { broker, line, peer, reader, in_flight: VecDeque::new(), gathered: 0 }
+        let in_flight = InFlight::new(broker.limits.in_flight_max);
+        Self { broker, line, peer, reader, in_flight }
     }
 
     /// Serves until the connection ends. What ended it goes to the log at the level of its cause: clients come and go.
@@ -99,14 +96,14 @@ impl Connection {
 
     async fn run(&mut self) -> Result<(), ConnectionError> {
         let broker = Arc::clone(&self.broker);
-        let (idle_max, in_flight_max) = (broker.limits.idle_max, broker.limits.in_flight_max);
+        let idle_max = broker.limits.idle_max;
         let mut idle = std::pin::pin!(tokio::time::sleep(idle_max));
         let mut active_at = Instant::now();
         loop {
             tokio::select! {
                 biased;
-                finished = front(&mut self.in_flight), if !self.in_flight.is_empty() => self.answer(finished).await?,
-                frame = self.reader.next(&self.line.stream), if self.in_flight.len() < in_flight_max => match frame? {
+                finished = self.in_flight.front(), if !self.in_flight.is_empty() => self.answer(finished).await?,
+                frame = self.reader.next(&self.line.stream), if self.in_flight.has_room() => match frame? {
                     Some(frame) => {
                         self.receive(frame).await?;
                         active_at = Instant::now();
@@ -128,7 +125,7 @@ impl Connection {
     /// Takes in a frame and what has come with it: Produce requests that came together are written together, and answered together.
     async fn receive(&mut self, frame: Frame) -> Result<(), ConnectionError> {
         let received = self.receive_all(frame).await;
-        self.hand_over().await;
+        self.in_flight.hand_over(&self.broker, &self.line).await;
         received
     }
 
@@ -136,27 +133,19 @@ impl Connection {
         let mut next = Some(frame);
         while let Some(frame) = next {
             let Frame { bytes, charge } = frame;
+            let frame_bytes = bytes.len();
             let request = Request::parse(&self.peer, bytes)?;
             if request.overlaps() {
                 let pending = handlers::begin_produce(&self.broker, request)?;
-                self.in_flight.push_back((pending, charge));
-                self.gathered += 1;
+                self.in_flight.push(pending, frame_bytes, charge);
             } else {
-                self.hand_over().await;
+                self.in_flight.hand_over(&self.broker, &self.line).await;
                 self.drain().await?;
                 self.handle(request.hold(charge)).await?;
             }
-            let room = self.in_flight.len() < self.broker.limits.in_flight_max;
-            next = if room { self.reader.take()? } else { None };
+            next = if self.in_flight.has_room() { self.reader.take()? } else { None };
         }
         Ok(())
-    }
-
-    async fn hand_over(&mut self) {
-        let handed_before = self.in_flight.len() - self.gathered;
-        let gathered = self.in_flight.iter_mut().skip(handed_before).map(|(pending, _)| pending);
-        produce::hand_over(&self.broker, &self.line, gathered).await;
-        self.gathered = 0;
     }
 
     /// What the request holds of the budget ends with its handling: a client that takes no answers holds nothing.
@@ -197,8 +186,8 @@ impl Connection {
     /// Writes the answer of the oldest request on its way, with those behind it that are ready too.
     async fn answer(&mut self, first: Result<Finished, RequestError>) -> Result<(), ConnectionError> {
         let mut finished = vec![first];
-        while is_ready(&mut self.in_flight).await {
-            finished.push(front(&mut self.in_flight).await);
+        while self.in_flight.is_ready().await {
+            finished.push(self.in_flight.front().await);
         }
         self.write(async |sender, broker| {
             for next in finished {
@@ -211,28 +200,10 @@ impl Connection {
 
     async fn drain(&mut self) -> Result<(), ConnectionError> {
         while !self.in_flight.is_empty() {
-            let finished = front(&mut self.in_flight).await;
+            let finished = self.in_flight.front().await;
             self.answer(finished).await?;
         }
         Ok(())
-    }
-}
-
-/// Waits for the oldest request on its way and takes it off the queue. Safe to cancel: taken only when finished.
-async fn front(in_flight: &mut VecDeque<(PendingProduce, Charge)>) -> Result<Finished, RequestError> {
-    if let Some((pending, _)) = in_flight.front_mut() {
-        pending.ready().await;
-    }
-    match in_flight.pop_front() {
-        Some((pending, _charge)) => pending.finish(),
-        None => std::future::pending().await,
-    }
-}
-
-async fn is_ready(in_flight: &mut VecDeque<(PendingProduce, Charge)>) -> bool {
-    match in_flight.front_mut() {
-        Some((pending, _)) => pending.is_ready().await,
-        None => false,
     }
 }
 

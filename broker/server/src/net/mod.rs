@@ -7,6 +7,7 @@ pub(crate) mod budget;
 mod buffers;
 pub(crate) mod connection;
 pub(crate) mod frame;
+mod in_flight;
 pub(crate) mod lines;
 pub(crate) mod listener;
 mod pace;

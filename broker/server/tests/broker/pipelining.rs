@@ -39,7 +39,17 @@ fn other_requests_wait_for_the_produce_before_them() {
 
 #[test]
 fn batches_keep_their_order_when_some_wait_for_a_new_segment_and_others_need_not() {
-    let broker = TestBroker::start_with(&["log.segment.bytes=1048576"]);
+    far_ahead(&TestBroker::start_with(&["log.segment.bytes=1048576"]));
+}
+
+/// More than a connection may leave to the disk threads at a time.
+#[test]
+fn a_client_that_sends_far_ahead_of_flushes_gets_all_its_answers() {
+    far_ahead(&TestBroker::start_with(&["log.flush.interval.messages=1"]));
+}
+
+/// Sends 8 MB before it takes an answer.
+fn far_ahead(broker: &TestBroker) {
     let mut client = broker.client();
     client.create_topic("orders");
     let filler = "x".repeat(40_000);
