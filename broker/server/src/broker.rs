@@ -6,8 +6,8 @@
 //! Stop is the reverse: no new requests, answers written, groups, disk threads, logs closed, directories marked clean.
 //! Nothing is started outside this file, so nothing can be forgotten here.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -308,6 +308,7 @@ impl Broker {
         let hung_after = Duration::from_millis(self.config.log.hung_ms);
         let watchdog = Watchdog::start(self.partitions.dirs.clone(), hung_after, changed, &self.alarm);
         *self.watchdog.lock() = Some(watchdog.context("cannot start the thread that watches the disks")?);
+        self.runtime.spawn(leave_clients(Arc::downgrade(self), self.metadata.quorum().watch_disk()));
         Ok(())
     }
 
@@ -316,9 +317,7 @@ impl Broker {
         if quorum.log.is_in(&dir.log_dir) {
             quorum.disk_hangs(dir.is_hung());
         }
-        if quorum.is_away() {
-            self.lines.hang_up_all();
-        } else if dir.is_hung() {
+        if dir.is_hung() {
             self.lines.hang_up_writers(dir.number);
         }
         self.disks_changed.notify_one();
@@ -394,6 +393,17 @@ fn host_dirs(
         Ok(Arc::new(HostedDir::new(number, log_dir, flusher, flush_duration, Pace::new(network_threads))))
     };
     log_dirs.into_iter().enumerate().map(host).collect()
+}
+
+/// Whenever nothing can be written to the metadata here, clients are to go to other brokers.
+async fn leave_clients(broker: Weak<Broker>, mut disk: watch::Receiver<bool>) {
+    while disk.changed().await.is_ok() {
+        let Some(broker) = broker.upgrade() else { return };
+        if broker.metadata.quorum().is_away() {
+            broker.lines.hang_up_all();
+        }
+        broker.disks_changed.notify_one();
+    }
 }
 
 /// Without a setting, half of the files that may be open: a log that gets none when it must is a partition offline.

@@ -59,7 +59,10 @@ impl Broker {
                 }
                 Ok((other, _)) => anyhow::bail!("registering this broker was answered by {other:?}"),
                 Err(error @ SubmitError::NotDurable { .. }) => return Err(error.into()),
-                Err(error) => tracing::warn!(%error, "this broker is not registered yet"),
+                Err(error) => {
+                    tracing::warn!(%error, "this broker is not registered yet");
+                    sleep(TRY_AGAIN).await;
+                }
             }
         }
     }

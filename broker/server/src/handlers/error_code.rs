@@ -131,6 +131,8 @@ pub(super) fn no_room(full: &DiskFull) -> Failure {
 pub(crate) fn failure_of_submit(error: &SubmitError) -> Failure {
     let code = match error {
         SubmitError::NotDurable { .. } => ErrorCode::KafkaStorageError,
+        // Not a code that clients take for something that passes: they would try in silence.
+        SubmitError::NoRoom { .. } => ErrorCode::PolicyViolation,
         SubmitError::Busy | SubmitError::Undecided { .. } => ErrorCode::RequestTimedOut,
     };
     Failure::new(code, error.to_string())

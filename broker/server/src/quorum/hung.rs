@@ -1,4 +1,4 @@
-//! A broker whose metadata disk hangs: its log takes no entry, its vote can't be given, and openraft may wait for the disk for as long as it
+//! A broker whose metadata disk hangs, or is full to the last byte: its log takes no entry, its vote can't be given, and openraft may wait for the disk for as long as it
 //! lasts. It leads no more, stands for no election, and finds out from the others who leads.
 //!
 //! What must hold: nothing is concluded from what openraft says here, which may be old; only brokers that are not the only voter give way.
@@ -22,7 +22,7 @@ pub(super) async fn give_way(quorum: Arc<Quorum>) {
     while hung.wait_for(|hung| *hung).await.is_ok() {
         if quorum.is_away() {
             tracing::error!(
-                "the disk of the metadata log hangs: this broker takes no part in the metadata quorum until it goes on"
+                "the disk of the metadata log hangs or is full: this broker takes no part in the metadata quorum until it goes on"
             );
             quorum.raft.runtime_config().elect(false);
             quorum.raft.runtime_config().heartbeat(false);
@@ -44,6 +44,14 @@ pub(super) async fn give_way(quorum: Arc<Quorum>) {
         } else if hung.wait_for(|hung| !*hung).await.is_err() {
             return;
         }
+    }
+}
+
+/// Tells when the log waits for room.
+pub(super) async fn watch_room(quorum: Arc<Quorum>) {
+    let mut room = quorum.log.watch_room();
+    while room.changed().await.is_ok() {
+        quorum.look_at_disk();
     }
 }
 

@@ -1,24 +1,27 @@
 //! The quorum's log as openraft wants it: `__cluster_metadata-0` and the `quorum-state` file beside it.
 //!
 //! What must hold: an entry, a vote and a cut are on disk when openraft is told so; an entry's index is its offset; what is read back is
-//! what was written, or an error. The disk blocks only threads that may be blocked.
+//! what was written, or an error. The disk blocks only threads that may be blocked. A write that finds no room waits for some: openraft
+//! would take it for the end.
 
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use forebay_broker_machines::metadata::CLUSTER_METADATA_TOPIC;
 use forebay_broker_storage::{
-    AppendRequest, LogConfig, LogDir, LogName, LogReader, Origin, PartitionLog, ReadSpec, Work,
+    AppendError, AppendRequest, LogConfig, LogDir, LogError, LogName, LogReader, Origin, PartitionLog, ReadSpec, Work,
 };
 use forebay_broker_wire::records::{BatchError, batches};
 use forebay_broker_wire::types::{LeaderEpoch, Offset, Uuid};
 use openraft::storage::{IOFlushed, RaftLogReader, RaftLogStorage};
 use openraft::{LogState, OptionalSend};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::ballast::Ballast;
 use super::entry::{self, EntryError};
@@ -28,13 +31,15 @@ use crate::io::append::now_ms;
 
 /// Bytes read at once.
 const READ_BYTES: u32 = 1 << 20;
+/// Between two tries to write where there was no room.
+const ROOM_AGAIN: Duration = Duration::from_millis(200);
 
 /// Why the log can't be opened or used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum QuorumLogError {
     /// The log itself.
     #[error("metadata log {dir}: {message}")]
-    Log { dir: String, message: String },
+    Log { dir: String, message: String, shortage: bool },
     /// It is not there although it was.
     #[error(
         "metadata log {dir} is empty, but there are partitions such as {partition}: the cluster's metadata is lost; restore the log from a copy, \
@@ -49,6 +54,17 @@ pub(crate) enum QuorumLogError {
     State(#[from] QuorumStateError),
 }
 
+impl QuorumLogError {
+    /// Whether there is no room on the disk, or no more file may be opened: it may pass.
+    fn is_shortage(&self) -> bool {
+        match self {
+            Self::Log { shortage, .. } => *shortage,
+            Self::State(QuorumStateError::Disk(error)) => error.is_shortage(),
+            _ => false,
+        }
+    }
+}
+
 /// The log, for openraft and for whoever asks about its size. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct LogStore {
@@ -58,6 +74,10 @@ pub(crate) struct LogStore {
     pristine: Arc<AtomicBool>,
     directory: Uuid,
     log_dir: Arc<LogDir>,
+    /// Why a write waits for room, while one does.
+    no_room: Arc<watch::Sender<Option<String>>>,
+    /// Whether writes wait for room.
+    waits: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -72,7 +92,7 @@ impl LogStore {
     pub(crate) fn open(log_dir: &Arc<LogDir>, partition: Option<&LogName>) -> Result<Self, QuorumLogError> {
         let name = LogName::new(CLUSTER_METADATA_TOPIC, 0);
         let dir = log_dir.path().join(name.to_string());
-        let failed = |message: String| QuorumLogError::Log { dir: dir.display().to_string(), message };
+        let failed = |message: String| QuorumLogError::Log { dir: dir.display().to_string(), message, shortage: false };
         let ballast = Ballast::new(log_dir.disk(), &dir);
         if log_dir.disk().exists(&dir) {
             ballast.adjust().map_err(|error| failed(error.to_string()))?;
@@ -90,7 +110,8 @@ impl LogStore {
         let pristine = Arc::new(AtomicBool::new(files.is_pristine()));
         let directory = files.state.directory();
         let log_dir = Arc::clone(log_dir);
-        Ok(Self { files: Arc::new(Mutex::new(files)), reader, pristine, directory, log_dir })
+        let (files, no_room, waits) = (Arc::new(Mutex::new(files)), Arc::default(), Arc::default());
+        Ok(Self { files, reader, pristine, directory, log_dir, no_room, waits })
     }
 
     /// The directory id under which this log votes.
@@ -119,26 +140,63 @@ impl LogStore {
         files.log.close_clean().map_err(|error| files.failed(&error))
     }
 
+    /// From now on writes wait for room, or no more: then those that wait fail.
+    pub(crate) fn wait_for_room(&self, waits: bool) {
+        self.waits.store(waits, Ordering::Release);
+    }
+
+    /// Why a write waits for room, if one does.
+    pub(crate) fn no_room(&self) -> Option<String> {
+        self.no_room.borrow().clone()
+    }
+
+    /// Hears when a write begins or ceases to wait for room.
+    pub(crate) fn watch_room(&self) -> watch::Receiver<Option<String>> {
+        self.no_room.subscribe()
+    }
+
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Files) -> Result<T, QuorumLogError> + Send + 'static,
+        mut work: impl FnMut(&mut Files) -> Result<T, QuorumLogError> + Send + 'static,
     ) -> io::Result<T> {
-        let (files, pristine, log_dir) =
-            (Arc::clone(&self.files), Arc::clone(&self.pristine), Arc::clone(&self.log_dir));
-        let work = move |files: &mut Files| {
-            if let Err(error) = files.ballast.adjust() {
-                tracing::warn!(%error, "no room is kept for the metadata log");
-            }
-            let done = work(files);
-            pristine.store(files.is_pristine(), Ordering::Release);
-            done
-        };
+        let here = self.clone();
         let done = tokio::task::spawn_blocking(move || {
-            let _in_progress = log_dir.progress().begin(Work::Awaited);
-            work(&mut files.lock())
+            loop {
+                let done = here.try_once(&mut work);
+                match done {
+                    Err(error) if error.is_shortage() && here.waits.load(Ordering::Acquire) => here.lacks_room(&error),
+                    done => {
+                        here.has_room();
+                        return done;
+                    }
+                }
+            }
         });
-        let done = done.await;
-        done.map_err(io::Error::other)?.map_err(io::Error::other)
+        done.await.map_err(io::Error::other)?.map_err(io::Error::other)
+    }
+
+    fn try_once<T>(&self, work: &mut impl FnMut(&mut Files) -> Result<T, QuorumLogError>) -> Result<T, QuorumLogError> {
+        let _in_progress = self.log_dir.progress().begin(Work::Awaited);
+        let mut files = self.files.lock();
+        if let Err(error) = files.ballast.adjust() {
+            tracing::warn!(%error, "no room is kept for the metadata log");
+        }
+        let done = work(&mut files);
+        self.pristine.store(files.is_pristine(), Ordering::Release);
+        done
+    }
+
+    fn lacks_room(&self, error: &QuorumLogError) {
+        if self.no_room.send_if_modified(|told| told.replace(error.to_string()).is_none()) {
+            tracing::error!(%error, "the metadata can't be changed before there is room again");
+        }
+        std::thread::sleep(ROOM_AGAIN);
+    }
+
+    fn has_room(&self) {
+        if self.no_room.send_if_modified(|told| told.take().is_some()) {
+            tracing::info!("there is room for the metadata again");
+        }
     }
 }
 
@@ -149,7 +207,16 @@ impl Files {
     }
 
     fn failed(&self, error: &dyn std::fmt::Display) -> QuorumLogError {
-        QuorumLogError::Log { dir: self.log.log_dir().path().display().to_string(), message: error.to_string() }
+        self.not_written(error, false)
+    }
+
+    fn not_written(&self, error: &dyn std::fmt::Display, shortage: bool) -> QuorumLogError {
+        let dir = self.log.log_dir().path().display().to_string();
+        QuorumLogError::Log { dir, message: error.to_string(), shortage }
+    }
+
+    fn not_changed(&self, error: &LogError) -> QuorumLogError {
+        self.not_written(error, matches!(error, LogError::Disk(error) if error.is_shortage()))
     }
 
     /// The first index that is there, and the one after the last.
@@ -175,7 +242,7 @@ impl Files {
         let now_ms = now_ms();
         let first = offset(first.log_id.index);
         if self.log.log_end() == self.log.log_start() && self.log.log_end() != first {
-            self.log.truncate_fully_and_start_at(first, now_ms).map_err(|error| self.failed(&error))?;
+            self.log.truncate_fully_and_start_at(first, now_ms).map_err(|error| self.not_changed(&error))?;
         }
         if self.log.log_end() != first {
             return Err(self.failed(&format!("ends at offset {}, but the next entry is {first}", self.log.log_end())));
@@ -188,7 +255,8 @@ impl Files {
         }
         let request = AppendRequest { records: records.freeze(), origin: Origin::Leader };
         for result in self.log.append(&[request], LeaderEpoch(0), now_ms) {
-            result.map_err(|error| self.failed(&error))?;
+            let shortage = matches!(result, Err(AppendError::DiskFull(_) | AppendError::OutOfFiles { .. }));
+            result.map_err(|error| self.not_written(&error, shortage))?;
         }
         self.log.flush().map(drop).map_err(|error| self.failed(&error))
     }
@@ -247,7 +315,7 @@ impl Files {
     fn truncate_after(&mut self, last: Option<LogId>) -> Result<(), QuorumLogError> {
         let (start, _) = self.bounds();
         let next = last.map_or(start, |last| last.index + 1);
-        self.log.truncate_to(offset(next), now_ms()).map(drop).map_err(|error| self.failed(&error))
+        self.log.truncate_to(offset(next), now_ms()).map(drop).map_err(|error| self.not_changed(&error))
     }
 
     /// Removes what lies before an index, and the index itself. The note that it may be missing is on disk already.
@@ -264,7 +332,7 @@ impl Files {
             return Ok(());
         };
         let tidied = purged.and_then(|()| self.log.maintain(next, now_ms));
-        tidied.map(drop).map_err(|error| self.failed(&error))
+        tidied.map(drop).map_err(|error| self.not_changed(&error))
     }
 }
 

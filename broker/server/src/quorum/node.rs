@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay_broker_config::QuorumSettings;
@@ -97,8 +98,9 @@ pub(crate) struct Quorum {
     pub(crate) log: LogStore,
     pub(crate) machine: StateMachine,
     leadership: watch::Sender<Leadership>,
-    /// The log's disk hangs.
+    /// The log's disk hangs, or has no room.
     pub(super) hung: watch::Sender<bool>,
+    disk_hangs: AtomicBool,
     /// Who leads meanwhile, as the others say.
     pub(super) elsewhere: Mutex<Option<Leader>>,
     /// What the start waits for, in words.
@@ -144,6 +146,7 @@ impl Quorum {
             machine,
             leadership: watch::Sender::default(),
             hung: watch::Sender::default(),
+            disk_hangs: AtomicBool::new(false),
             elsewhere: Mutex::default(),
             waiting_for: Mutex::default(),
             heard_at: Mutex::default(),
@@ -165,11 +168,14 @@ impl Quorum {
             self.spawn(members::find_cluster(Arc::clone(self)));
             self.spawn(members::keep(Arc::clone(self)));
             self.spawn(hung::give_way(Arc::clone(self)));
+            self.spawn(hung::watch_room(Arc::clone(self)));
         } else if self.log.is_pristine() {
             let alone = BTreeMap::from([(self.own, self.address.clone())]);
             self.raft.initialize(alone).await.map_err(|error| failed(&error))?;
+            self.log.wait_for_room(true);
             return Ok(());
         }
+        self.log.wait_for_room(true);
         let voters =
             self.raft.with_raft_state(|state| state.membership_state.effective().voter_ids().collect::<Vec<_>>());
         let voters = voters.await.map_err(|error| failed(&error))?;
@@ -210,7 +216,26 @@ impl Quorum {
 
     /// Says whether the log's disk hangs.
     pub(crate) fn disk_hangs(&self, hung: bool) {
-        self.hung.send_if_modified(|told| std::mem::replace(told, hung) != hung);
+        self.disk_hangs.store(hung, Ordering::Release);
+        self.look_at_disk();
+    }
+
+    /// Tells whether anything can be written to the log.
+    pub(super) fn look_at_disk(&self) {
+        self.hung.send_if_modified(|told| {
+            let hung = self.disk_hangs.load(Ordering::Acquire) || self.log.no_room().is_some();
+            std::mem::replace(told, hung) != hung
+        });
+    }
+
+    /// Why nothing can be decided, if the disk is full and there is nobody else.
+    pub(crate) fn no_room(&self) -> Option<String> {
+        self.log.no_room().filter(|_| !self.is_away())
+    }
+
+    /// Hears when this broker may have gone away, or come back.
+    pub(crate) fn watch_disk(&self) -> watch::Receiver<bool> {
+        self.hung.subscribe()
     }
 
     /// Whether this broker can take no part just now, and others can.
@@ -339,6 +364,7 @@ impl Quorum {
     pub(crate) async fn stop(&self) {
         self.hand_over().await;
         self.closing.cancel();
+        self.log.wait_for_room(false);
         self.tasks.lock().abort_all();
         if let Err(error) = self.raft.shutdown().await {
             tracing::error!(%error, "the metadata quorum did not stop in order");

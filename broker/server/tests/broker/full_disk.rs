@@ -137,6 +137,41 @@ fn a_broker_starts_on_a_disk_without_any_room_serves_what_it_has_and_comes_back_
 }
 
 #[test]
+fn a_change_that_finds_no_room_is_refused_in_time_and_others_are_made_when_there_is_some() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let Some(_disk) = Mount::tmpfs(&data, 40) else { return };
+    let broker = BrokerProcess::start_with(dir.path(), &["forebay.log.dir.reserve.bytes=0"]);
+    let client = &mut broker.client();
+    create(client, topic("orders", 1, &[]));
+    assert_eq!(client.produce("orders", 0, batch(&["x"]), -1).error_code, 0);
+    // What is kept for the metadata is used up first, then the rest of its last block.
+    let refused = (0..200).find_map(|number| {
+        take_all_room(&data.join(format!("filler-{number}")));
+        let answer = create(client, topic(&format!("no-room-{number}"), 1, &[]));
+        (answer.error_code != 0).then_some(answer)
+    });
+    let refused = refused.unwrap();
+    assert_eq!(ErrorCode::from_code(refused.error_code), ErrorCode::PolicyViolation);
+    let words = refused.error_message.unwrap();
+    assert!(
+        words.contains("the metadata can't be changed before there is room") && words.contains("bytes free"),
+        "{words}"
+    );
+    assert_ne!(create(client, topic("another", 1, &[])).error_code, 0, "and the next one too");
+    assert_eq!(client.read_all("orders", 0).len(), 1, "the rest goes on");
+    for entry in std::fs::read_dir(&data).unwrap().map(Result::unwrap) {
+        if entry.file_name().to_str().unwrap().starts_with("filler") {
+            std::fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    eventually("it is made", || create(client, topic("another", 1, &[])).error_code == 0);
+    assert!(broker.said("there is room for the metadata again").is_some());
+    assert_eq!(client.produce("another", 0, batch(&["x"]), -1).error_code, 0);
+    assert!(broker.terminate(), "a clean end");
+}
+
+#[test]
 fn partitions_that_found_no_room_are_opened_when_there_is_some_and_until_then_the_broker_is_not_ready() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");

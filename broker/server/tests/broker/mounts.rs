@@ -8,6 +8,17 @@ pub(crate) struct Mount {
     point: PathBuf,
 }
 
+/// A file system that hangs until this is dropped.
+pub(crate) struct Frozen<'a>(&'a Mount);
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = run("fsfreeze", &["--unfreeze", text(&self.0.point)]) {
+            eprintln!("{error}");
+        }
+    }
+}
+
 fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
     let output = Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
@@ -48,14 +59,10 @@ impl Mount {
         run("mount", &["-o", "remount,abort", text(&self.point)]).unwrap();
     }
 
-    /// From now on what is written neither succeeds nor fails.
-    pub(crate) fn freeze(&self) {
+    /// What is written neither succeeds nor fails until the guard is dropped: before the brokers, which could not end.
+    pub(crate) fn freeze(&self) -> Frozen<'_> {
         run("fsfreeze", &["--freeze", text(&self.point)]).unwrap();
-    }
-
-    /// What was written goes on.
-    pub(crate) fn thaw(&self) {
-        run("fsfreeze", &["--unfreeze", text(&self.point)]).unwrap();
+        Frozen(self)
     }
 
     /// Another life of the same disk, after its cause of failure was found.
@@ -76,8 +83,6 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Only a test that failed leaves it frozen; a frozen one can't be taken away.
-        let _not_frozen = run("fsfreeze", &["--unfreeze", text(&self.point)]).is_err();
         if let Err(error) = run("umount", &["--lazy", text(&self.point)]) {
             eprintln!("{error}");
         }

@@ -30,6 +30,8 @@ pub(super) enum NotDecided {
     /// Another broker leads, or nobody. Whether what was proposed counts is not known.
     NotController,
     Busy,
+    /// The disk is full. What was proposed may be decided when there is room.
+    NoRoom(String),
     Failed(String),
 }
 
@@ -111,12 +113,26 @@ async fn decide_together(
             quorum.confirm_leadership().await.map_err(not_decided)?;
             return Ok((replies, based_on_version));
         }
-        let applied = quorum.propose(Change { based_on_version, records }).await.map_err(not_decided)?;
+        if let Some(message) = quorum.no_room() {
+            return Err(NotDecided::NoRoom(message));
+        }
+        let applied = tokio::select! {
+            applied = quorum.propose(Change { based_on_version, records }) => applied.map_err(not_decided)?,
+            error = waits_for_room(quorum) => return Err(error),
+        };
         if applied.accepted {
             return Ok((replies, applied.version));
         }
     }
     Err(NotDecided::NotController)
+}
+
+/// Returns when an entry waits for room on the disk: alone nobody else could take it.
+async fn waits_for_room(quorum: &Quorum) -> NotDecided {
+    let mut room = quorum.log.watch_room();
+    // The sender is with the quorum.
+    let _never = room.wait_for(Option::is_some).await.is_err();
+    quorum.no_room().map_or(NotDecided::NotController, NotDecided::NoRoom)
 }
 
 fn not_decided(error: ProposeError) -> NotDecided {

@@ -31,6 +31,9 @@ pub(crate) enum SubmitError {
     /// What was decided could not be made durable.
     #[error("metadata log: {message}")]
     NotDurable { message: String },
+    /// There is no room on the disk. It may be decided when there is some.
+    #[error("the metadata can't be changed before there is room: {message}")]
+    NoRoom { message: String },
     /// Too many wait already.
     #[error("too many metadata commands are waiting: try again later")]
     Busy,
@@ -170,7 +173,7 @@ impl MetadataStore {
             Ok((reply, version)) => ControllerReply::Submitted { reply, version },
             Err(NotDecided::NotController) => self.not_controller(),
             Err(NotDecided::Busy) => ControllerReply::Busy,
-            Err(NotDecided::Failed(message)) => ControllerReply::Failed { message },
+            Err(NotDecided::NoRoom(message) | NotDecided::Failed(message)) => ControllerReply::Failed { message },
         }
     }
 
@@ -200,6 +203,7 @@ impl From<NotDecided> for Attempt {
         match error {
             NotDecided::NotController => Self::Again("its leader changes".to_owned()),
             NotDecided::Busy => Self::Over(SubmitError::Busy),
+            NotDecided::NoRoom(message) => Self::Over(SubmitError::NoRoom { message }),
             NotDecided::Failed(message) => Self::Over(SubmitError::NotDurable { message }),
         }
     }

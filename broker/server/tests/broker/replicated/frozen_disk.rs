@@ -55,7 +55,7 @@ fn the_others_go_on_without_a_broker_whose_disk_hangs_and_it_is_back_when_the_di
         let value = format!("{round}-before");
         acknowledged.push(value.clone());
         cluster.produce("orders", &value);
-        disks[frozen].freeze();
+        let hanging = disks[frozen].freeze();
         let mut left = left_with_a_request(&cluster, frozen);
         for number in 0..3 {
             let value = format!("{round}-{number}");
@@ -64,7 +64,7 @@ fn the_others_go_on_without_a_broker_whose_disk_hangs_and_it_is_back_when_the_di
         }
         assert!(was_told(&mut left), "whoever waits is told");
         assert!(hung(&cluster, frozen));
-        disks[frozen].thaw();
+        drop(hanging);
         eventually("it lets clients in again", || {
             let mut client = cluster.client(frozen);
             client.try_send(&MetadataRequest::default(), 9).ok()?;
@@ -96,7 +96,7 @@ fn one_disk_of_two_that_hangs_takes_only_its_own_partitions() {
     let (bad, good): (Vec<_>, Vec<_>) = led.partition(on_second);
     assert!(!bad.is_empty() && !good.is_empty(), "broker 0 leads on both disks: {bad:?} {good:?}");
 
-    disk.freeze();
+    let hanging = disk.freeze();
     let mut left = cluster.client(0);
     left.send(&produce("orders", bad[0], batch(&["refused"]), -1), PRODUCE);
     for index in &bad {
@@ -113,6 +113,6 @@ fn one_disk_of_two_that_hangs_takes_only_its_own_partitions() {
     eventually("the new ones are in sync", || whole("new", 3));
     assert!(hung(&cluster, 0));
 
-    disk.thaw();
+    drop(hanging);
     eventually("its replicas catch up", || whole("orders", 3));
 }
