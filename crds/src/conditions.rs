@@ -152,6 +152,12 @@ reasons! {
     ConfigChanged,
     /// A broker was restarted because an annotation asked for it.
     RestartRequested,
+    /// Brokers are to be restarted, and wait for a maintenance window.
+    MaintenanceWindow,
+    /// Settings are being changed while the brokers run.
+    ConfigPending,
+    /// Settings were changed while the brokers run.
+    ConfigApplied,
     /// A restart leaves topics without a replica for a moment: they have none to spare.
     NoSpareReplica,
     /// The StatefulSet was recreated, its pods left running, because its claim templates changed.

@@ -3,9 +3,11 @@
 //! A pod spec can't set ulimits or mount options, so these fields say what is *wanted*; `status.brokers` says what is in
 //! force, and the condition `TuningInForce` compares the two.
 
+mod maintenance;
 mod pod;
 mod status;
 
+pub use maintenance::{Day, MaintenanceWindow};
 pub use pod::PodTemplate;
 pub use status::{
     BrokerState, BrokerStatus, ClusterStatus, DiskInForce, FlushInForce, KernelInForce, NofileInForce, ThreadsInForce,
@@ -91,6 +93,11 @@ pub struct ClusterSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(min = 1, max = 63)), extend("x-kubernetes-list-type" = "set"))]
     pub allowed_namespaces: Vec<String>,
+    /// When brokers that run may be restarted for a changed spec; at any time when left out. What is down already is mended at
+    /// once, and restarts that an annotation asks for wait for no window.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20))]
+    pub maintenance_windows: Vec<MaintenanceWindow>,
     /// True: the operator reports but changes nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,

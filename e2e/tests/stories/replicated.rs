@@ -39,8 +39,9 @@ async fn three_brokers_lose_nothing_with_one_of_them() -> Result<()> {
         let again = kafka.see(TOPIC).await?;
         ensure!(again == seen, "the same brokers with the same ids and names: {again:?}, before {seen:?}");
 
-        story.step("a setting changes: every broker is replaced, one after the other");
-        let change = json!({"spec": {"config": {"log.flush.interval.ms": 40}}});
+        a_setting_changes_while_they_run(story).await?;
+        story.step("a setting changes that is read at the start: every broker is replaced, one after the other");
+        let change = json!({"spec": {"config": {"num.recovery.threads.per.data.dir": 3}}});
         story.merge::<Cluster>(CLUSTER, change).await?;
         let (more, rolled) = tokio::join!(produce_for_a_while(kafka, 5000, 6), rolled(story));
         produced.extend(more?);
@@ -57,6 +58,29 @@ async fn three_brokers_lose_nothing_with_one_of_them() -> Result<()> {
         brokers_are_added_and_not_taken_away(story, kafka).await
     })
     .await
+}
+
+/// A setting that brokers take while they run restarts none of them.
+async fn a_setting_changes_while_they_run(story: &Story) -> Result<()> {
+    let brokers = ListParams::default().labels("app.kubernetes.io/component=broker");
+    let uids = async || -> Result<Vec<_>> {
+        let pods = story.api::<KubePod>().list(&brokers).await?.items;
+        Ok(pods.iter().filter_map(ResourceExt::uid).collect())
+    };
+    let before = uids().await?;
+    let change = json!({"spec": {"config": {"log.flush.interval.ms": 40}}});
+    story.merge::<Cluster>(CLUSTER, change).await?;
+    story
+        .expect(CLUSTER, "a setting is in force on all brokers", 60, |cluster: &Cluster| {
+            let brokers = cluster.status.as_ref().map(|status| status.brokers.as_slice()).unwrap_or_default();
+            let ms: Vec<_> = brokers.iter().filter_map(|broker| Some(broker.flush.as_ref()?.ms)).collect();
+            ensure!(ms == [40; 3], "flush.ms is {ms:?}");
+            Ok(())
+        })
+        .await?;
+    story.expect_ready::<Cluster>(CLUSTER, 30).await?;
+    ensure!(uids().await? == before, "no broker is restarted for it");
+    Ok(())
 }
 
 /// Waits until every replica of the topic is in sync.

@@ -6,12 +6,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ApiResource;
+use thiserror::Error;
 
+use super::dynamic;
 use super::plan::Action;
 use crate::context::Context;
+use crate::kafka::brokers;
 use crate::kube::apply;
 use crate::kube::events::Note;
 use crate::kube::status;
+use crate::stores::ClusterKey;
 
 /// A step that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +39,18 @@ pub(crate) async fn apply(context: &Context, cluster: &Cluster, actions: &[Actio
     failures
 }
 
-async fn perform(context: &Context, cluster: &Cluster, action: &Action) -> Result<Note, kube::Error> {
+/// Who refused a step.
+#[derive(Debug, Error)]
+enum StepError {
+    /// The Kubernetes API.
+    #[error(transparent)]
+    Kube(#[from] kube::Error),
+    /// The brokers.
+    #[error("{0}")]
+    Brokers(String),
+}
+
+async fn perform(context: &Context, cluster: &Cluster, action: &Action) -> Result<Note, StepError> {
     let (client, namespace) = (&context.client, cluster.namespace().unwrap_or_default());
     match action {
         Action::Apply(child) => {
@@ -60,13 +75,20 @@ async fn perform(context: &Context, cluster: &Cluster, action: &Action) -> Resul
             apply::delete_pod(client, &namespace, &one.name, &one.uid).await?;
             Ok(Note::normal(one.reason, one.why.clone()))
         }
+        Action::SetOnBrokers(settings) => {
+            let key = ClusterKey { namespace, name: cluster.name_any() };
+            let kafka = context.kafka.get(&key, &context.args.bootstrap_of(&key.namespace, &key.name));
+            brokers::set(&kafka.admin, settings).await.map_err(StepError::Brokers)?;
+            let text = format!("set while the brokers run, none is restarted: {}", dynamic::text(settings));
+            Ok(Note::normal(Reason::ConfigApplied, text))
+        }
     }
 }
 
-fn failure(action: &Action, error: &kube::Error) -> Failure {
+fn failure(action: &Action, error: &StepError) -> Failure {
     let said = match error {
         // The first line: the rest is a diff of the whole object.
-        kube::Error::Api(status) => status.message.lines().next().unwrap_or_default().to_owned(),
+        StepError::Kube(kube::Error::Api(status)) => status.message.lines().next().unwrap_or_default().to_owned(),
         other => other.to_string(),
     };
     let (condition, reason) = match action {
@@ -74,6 +96,7 @@ fn failure(action: &Action, error: &kube::Error) -> Failure {
         Action::Apply(_) | Action::OrphanSet { .. } | Action::ReplacePod(_) => {
             (ConditionType::Ready, Reason::KubernetesError)
         }
+        Action::SetOnBrokers(_) => (ConditionType::Ready, Reason::KafkaError),
     };
     Failure { condition, reason, message: format!("{action}: {said}") }
 }

@@ -3,6 +3,7 @@
 mod apply;
 mod build;
 mod disks;
+mod dynamic;
 mod observe;
 mod plan;
 mod report;
@@ -11,6 +12,7 @@ mod settled;
 #[cfg(test)]
 mod tests;
 mod tuning;
+mod windows;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -45,8 +47,8 @@ async fn one(cluster: &Cluster, context: &Context) -> Result<Done, ReconcileErro
         broker_image: context.args.broker_image.clone(),
         cluster_domain: context.args.cluster_domain.clone(),
     };
-    let observed = observe::observe(context, cluster).await?;
     let now = Timestamp::now();
+    let observed = observe::observe(context, cluster, now).await?;
     let desired = plan::desired(cluster, &defaults, &observed);
     let plan = plan::plan(cluster, desired, &observed, &defaults, context.resync(), now);
     let failures = apply::apply(context, cluster, &plan.actions).await;

@@ -5,17 +5,21 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use forebay_broker_config::Settings;
 use forebay_broker_config::status::BrokerStatus;
 use forebay_crds::Cluster;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::{apps::v1::StatefulSet, policy::v1::PodDisruptionBudget};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ApiResource, ListParams};
 use kube::{Client, ResourceExt};
 use serde_json::Value;
 
-use super::build::{self, RESTART_ANNOTATION, labels};
+use super::build::{self, RESTART_ANNOTATION, config_map, labels};
 use super::roll::{self, Marks};
+use super::{dynamic, windows};
 use crate::context::Context;
+use crate::kafka::KafkaCluster;
 use crate::kafka::brokers::{self, BrokersSeen};
 use crate::kafka::status;
 use crate::kube::apply;
@@ -33,6 +37,8 @@ pub(crate) struct Observed {
     pub(crate) reports: BTreeMap<String, Result<BrokerStatus, String>>,
     /// What the brokers say of the whole cluster; asked only when something is to be done that depends on it.
     pub(crate) brokers: Option<Result<BrokersSeen, String>>,
+    /// What is set on all brokers while they run; asked only where the file has such settings and a broker is ready.
+    pub(crate) set_on_brokers: Option<Result<Settings, String>>,
     /// How long the number of replicas that are behind has been the same.
     pub(crate) unchanged_for: Duration,
 }
@@ -65,18 +71,24 @@ pub(crate) struct PodSeen {
     pub(crate) message: Option<String>,
 }
 
-pub(crate) async fn observe(context: &Context, cluster: &Cluster) -> Result<Observed, ReconcileError> {
+pub(crate) async fn observe(context: &Context, cluster: &Cluster, now: Timestamp) -> Result<Observed, ReconcileError> {
     let mut observed = kubernetes(&context.client, cluster).await?;
+    let key = ClusterKey { namespace: cluster.namespace().unwrap_or_default(), name: cluster.name_any() };
+    let kafka = context.kafka.get(&key, &context.args.bootstrap_of(&key.namespace, &key.name));
+    let file = observed.children.get(&format!("ConfigMap/{}", build::config_map_name(&key.name)));
+    let any_ready = observed.pods.iter().any(|pod| pod.ready && !pod.deleting);
+    if any_ready && !dynamic::of(&config_map::settings_of(file)).is_empty() {
+        observed.set_on_brokers = Some(brokers::set_on_all(&kafka.admin).await);
+    }
     let template = roll::template(cluster, &observed.children);
-    if template.is_some_and(|template| roll::asks_brokers(&observed.pods, cluster.spec.replicas, &template)) {
-        ask_brokers(context, cluster, &mut observed).await;
+    let closed = windows::closed(&cluster.spec.maintenance_windows, now).is_some();
+    if template.is_some_and(|template| roll::asks_brokers(&observed.pods, cluster.spec.replicas, &template, closed)) {
+        ask_brokers(&kafka, &mut observed).await;
     }
     Ok(observed)
 }
 
-async fn ask_brokers(context: &Context, cluster: &Cluster, observed: &mut Observed) {
-    let key = ClusterKey { namespace: cluster.namespace().unwrap_or_default(), name: cluster.name_any() };
-    let kafka = context.kafka.get(&key, &context.args.bootstrap_of(&key.namespace, &key.name));
+async fn ask_brokers(kafka: &KafkaCluster, observed: &mut Observed) {
     let seen = brokers::look(&kafka.admin).await;
     if let Ok(seen) = &seen {
         let behind = roll::behind(&seen.partitions, &observed.pods);

@@ -7,18 +7,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use forebay_broker_config::Settings;
 use forebay_broker_config::status::BrokerStatus;
 use forebay_crds::{Cluster, ClusterStatus, ConditionReport, ConditionState, ConditionType, Reason};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::build::{self, BuildError, Defaults, broker_set_name};
+use super::build::{self, BuildError, Defaults, broker_set_name, config_map};
 use super::disks::{self, Growth};
 use super::observe::Observed;
 use super::roll::{Replacement, Situation};
 use super::settled::{self, Settled};
-use super::{report, roll, tuning};
+use super::{dynamic, report, roll, tuning, windows};
 use crate::kube::apply::{self, Child, Need};
 use crate::kube::events::Note;
 use crate::kube::status;
@@ -38,6 +39,8 @@ pub(crate) enum Action {
         uid: String,
     },
     ReplacePod(Replacement),
+    /// Changes settings while the brokers run.
+    SetOnBrokers(Settings),
 }
 
 impl fmt::Display for Action {
@@ -47,6 +50,7 @@ impl fmt::Display for Action {
             Self::GrowClaim(growth) => write!(f, "grow claim {} from {} to {}", growth.claim, growth.from, growth.to),
             Self::OrphanSet { name, .. } => write!(f, "orphan StatefulSet/{name}"),
             Self::ReplacePod(one) => write!(f, "replace pod {}", one.name),
+            Self::SetOnBrokers(settings) => write!(f, "set on all brokers: {}", dynamic::text(settings)),
         }
     }
 }
@@ -85,7 +89,7 @@ pub(crate) fn plan(
     let refusal = settled::refuse(cluster.spec.replicas, &settled);
     let refusal = refusal.map_or(Ok(()), |message| Err((Reason::NotSupported, message)));
     let (steps, refused) = match refusal.and(desired) {
-        Ok(children) => (steps(cluster, &children, observed, &disks.growths), false),
+        Ok(children) => (steps(cluster, &children, observed, &disks.growths, now), false),
         // Disks grow nevertheless: they may be why the configuration was touched at all.
         Err(refusal) => (Steps { actions: growing(&disks.growths).collect(), blockers: vec![refusal] }, true),
     };
@@ -96,7 +100,7 @@ pub(crate) fn plan(
     let reports = vec![
         ready(cluster, observed, progress.as_ref()),
         progressing(paused, refused, progress.as_ref(), set, cluster, observed, &disks.report),
-        tuning::judge(&cluster.spec, &by_id),
+        settings_told(tuning::judge(&cluster.spec, &by_id), observed),
         disks.report,
     ];
     let is_settled =
@@ -106,7 +110,22 @@ pub(crate) fn plan(
     let conditions = status::conditions(previous, &reports, cluster.metadata.generation, now);
     let actions = if paused { Vec::new() } else { steps.actions };
     let status = report::status(cluster, observed, defaults, conditions);
+    // A window may be days away.
+    let is_settled = is_settled || progress.is_some_and(|(reason, _)| reason == Reason::MaintenanceWindow);
     Plan { actions, status, notes, requeue: Requeue::After(if is_settled { resync } else { UNSETTLED }) }
+}
+
+/// What is in force on all brokers is not known when they do not tell their settings.
+fn settings_told(judged: ConditionReport, observed: &Observed) -> ConditionReport {
+    match &observed.set_on_brokers {
+        Some(Err(error)) if judged.state == ConditionState::True => ConditionReport {
+            state: ConditionState::Unknown,
+            reason: Reason::NotReported,
+            message: format!("the brokers do not tell their settings: {error}"),
+            ..judged
+        },
+        _ => judged,
+    }
 }
 
 fn by_id(observed: &Observed) -> BTreeMap<i32, &BrokerStatus> {
@@ -114,7 +133,7 @@ fn by_id(observed: &Observed) -> BTreeMap<i32, &BrokerStatus> {
     reports.filter_map(|pod| Some((pod.ordinal, observed.reports.get(&pod.name)?.as_ref().ok()?))).collect()
 }
 
-fn steps(cluster: &Cluster, children: &[Child], observed: &Observed, growths: &[Growth]) -> Steps {
+fn steps(cluster: &Cluster, children: &[Child], observed: &Observed, growths: &[Growth], now: Timestamp) -> Steps {
     let uid = cluster.uid().unwrap_or_default();
     let mut steps = Steps::default();
     // IMPORTANT: before everything else. A full disk may be why nothing else works.
@@ -144,35 +163,52 @@ fn steps(cluster: &Cluster, children: &[Child], observed: &Observed, growths: &[
                     steps.blockers.push((Reason::BrokersStarting, format!("{} is being applied", child.key())));
                 }
             }
-            (Need::Nothing, Some(_)) if is_set => roll_step(&mut steps, cluster, observed),
+            (Need::Nothing, Some(_)) if is_set => roll_step(&mut steps, cluster, observed, now),
             (Need::Nothing, _) => {}
         }
     }
+    settings_step(&mut steps, children, observed);
     steps
+}
+
+/// Settings that brokers take while they run.
+fn settings_step(steps: &mut Steps, children: &[Child], observed: &Observed) {
+    let file = children.iter().find(|child| child.resource.kind == "ConfigMap").map(|child| &child.value);
+    let wanted = dynamic::of(&config_map::settings_of(file));
+    let Some(Ok(set)) = &observed.set_on_brokers else { return };
+    let changes = dynamic::changes(&wanted, set);
+    if !changes.is_empty() {
+        let text = dynamic::text(&changes);
+        steps.blockers.push((Reason::ConfigPending, format!("to be set while the brokers run: {text}")));
+        steps.actions.push(Action::SetOnBrokers(changes));
+    }
 }
 
 fn growing(growths: &[Growth]) -> impl Iterator<Item = Action> {
     growths.iter().cloned().map(Action::GrowClaim)
 }
 
-fn roll_step(steps: &mut Steps, cluster: &Cluster, observed: &Observed) {
+fn roll_step(steps: &mut Steps, cluster: &Cluster, observed: &Observed, now: Timestamp) {
     let Some(template) = roll::template(cluster, &observed.children) else {
         steps
             .blockers
             .push((Reason::BrokersStarting, "the StatefulSet is being taken in by its controller".to_owned()));
         return;
     };
+    let closed = windows::closed(&cluster.spec.maintenance_windows, now);
     let situation = Situation {
         pods: &observed.pods,
         replicas: cluster.spec.replicas,
         template: &template,
         recovering: &report::recovering(observed),
         brokers: observed.brokers.as_ref(),
+        closed: closed.as_deref(),
         unchanged_for: observed.unchanged_for,
     };
     match roll::next(&situation) {
         roll::Step::Nothing => {}
         roll::Step::Wait(why) => steps.blockers.push((Reason::Rolling, why)),
+        roll::Step::WaitForWindow(why) => steps.blockers.push((Reason::MaintenanceWindow, why)),
         roll::Step::Replace(replacement) => {
             steps.blockers.push((Reason::Rolling, replacement.why.clone()));
             steps.actions.push(Action::ReplacePod(replacement));

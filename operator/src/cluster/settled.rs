@@ -2,12 +2,13 @@
 //! many brokers have data. A later edit of `replicas` must not change the first two, and must not fall below the third.
 
 use forebay_broker_client::types::Uuid;
-use forebay_broker_config::{parse_properties, voter_count};
+use forebay_broker_config::{Settings, voter_count};
 use forebay_crds::Cluster;
 use kube::ResourceExt;
 use sha2::{Digest, Sha256};
 
 use super::build::{RESTART_ANNOTATION, broker_set_name, config_map, config_map_name};
+use super::dynamic;
 use super::observe::Observed;
 use super::roll;
 
@@ -18,6 +19,8 @@ pub(crate) struct Settled {
     cluster_id: Option<String>,
     /// The restart of all brokers that was asked for last.
     restart: Option<String>,
+    /// Settings in the file that brokers take while they run.
+    pub(crate) dynamic: Settings,
     /// Brokers that run or have a disk.
     pub(crate) brokers: i32,
 }
@@ -26,9 +29,7 @@ impl Settled {
     pub(crate) fn of(cluster: &Cluster, observed: &Observed) -> Self {
         let name = cluster.name_any();
         let file = observed.children.get(&format!("ConfigMap/{}", config_map_name(&name)));
-        let text = file.and_then(|file| file["data"][config_map::FILE].as_str()).unwrap_or_default();
-        // A file that somebody has broken by hand says nothing; it is put right.
-        let mut settings = parse_properties(text).unwrap_or_default();
+        let mut settings = config_map::settings_of(file);
         let voters = settings.get("controller.quorum.voters").map(|voters| voters.split(',').count());
         let set = observed.children.get(&format!("StatefulSet/{}", broker_set_name(&name)));
         let running = set.and_then(|set| set["spec"]["replicas"].as_i64()).unwrap_or(0);
@@ -40,6 +41,7 @@ impl Settled {
         let with_disk = observed.claims.iter().filter_map(|claim| of_broker(&claim.name)).max().map_or(0, |id| id + 1);
         Self {
             voters: voters.and_then(|count| i32::try_from(count).ok()),
+            dynamic: dynamic::of(&settings),
             cluster_id: settings.remove("forebay.cluster.id"),
             restart: set.and_then(|set| roll::marks_of(&set["spec"]["template"]).restart),
             brokers: i32::try_from(running).unwrap_or(i32::MAX).max(with_disk),

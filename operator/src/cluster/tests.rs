@@ -76,6 +76,7 @@ struct Given {
     revision: String,
     pods: Vec<Pod>,
     brokers: Option<Brokers>,
+    set_on_brokers: Option<BTreeMap<String, String>>,
     claims: BTreeMap<String, [String; 2]>,
 }
 
@@ -160,6 +161,7 @@ fn observed(given: &Given) -> Observed {
             voters: vec![0, 1, 2],
         })
     });
+    observed.set_on_brokers = given.set_on_brokers.clone().map(Ok);
     observed.claims = given
         .claims
         .iter()

@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 
 use forebay_broker_client::Admin;
-use forebay_broker_client::admin::{ConfigEntry, ConfigResource, Each, QuorumDescription, TopicDescription};
+use forebay_broker_client::admin::{
+    ConfigChange, ConfigEntry, ConfigResource, ConfigSource, Each, QuorumDescription, TopicDescription,
+};
+use forebay_broker_config::Settings;
 
 /// The setting that says how many replicas must be in sync.
 const MIN_ISR: &str = "min.insync.replicas";
@@ -41,6 +44,24 @@ pub(crate) async fn look(admin: &Admin) -> Result<BrokersSeen, String> {
         false => admin.describe_named_configs(&resources, &[MIN_ISR]).await.map_err(text)?,
     };
     seen(&quorum, topics, &configs)
+}
+
+/// What is set on all brokers while they run.
+pub(crate) async fn set_on_all(admin: &Admin) -> Result<Settings, String> {
+    let asked = [ConfigResource::AllBrokers];
+    let mut described = admin.describe_configs(&asked).await.map_err(|error| error.to_string())?;
+    let entries = described.remove(&ConfigResource::AllBrokers).ok_or("the brokers did not describe their settings")?;
+    let entries = entries.map_err(|refused| refused.to_string())?.into_iter();
+    let set = entries.filter(|entry| entry.source == ConfigSource::DynamicDefaultBrokerConfig);
+    Ok(set.filter_map(|entry| Some((entry.name, entry.value?))).collect())
+}
+
+/// Sets settings on all brokers while they run.
+pub(crate) async fn set(admin: &Admin, settings: &Settings) -> Result<(), String> {
+    let set = |(name, value): (&String, &String)| ConfigChange::Set { name: name.clone(), value: value.clone() };
+    let changes = [(ConfigResource::AllBrokers, settings.iter().map(set).collect())];
+    let altered = admin.incremental_alter_configs(&changes, false).await.map_err(|error| error.to_string())?;
+    altered.into_values().collect::<Result<(), _>>().map_err(|refused| refused.to_string())
 }
 
 /// What cannot be told is an error: whoever asks must not take a partition for safe of which nothing is known.
@@ -91,7 +112,7 @@ pub(crate) fn some_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use forebay_broker_client::Refused;
-    use forebay_broker_client::admin::{ConfigSource, PartitionDescription};
+    use forebay_broker_client::admin::PartitionDescription;
     use forebay_broker_client::types::{BrokerId, ErrorCode, Uuid};
 
     use super::*;

@@ -1,16 +1,18 @@
 //! The brokers' configuration file, by the same table that the broker reads it with: what is refused here would be
 //! refused there, but here the user sees it.
 
-use forebay_broker_config::{BrokerConfig, Settings, add_cluster_settings, render_properties};
+use forebay_broker_config::{BrokerConfig, Settings, add_cluster_settings, parse_properties, render_properties};
 use forebay_crds::Cluster;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
+use serde_json::Value;
 use thiserror::Error;
 
 use super::{
     CONTROLLER_PORT, Defaults, HTTP_PORT, KAFKA_PORT, broker_host, broker_set_name, config_map_name, is_replicated,
     metadata, stateful_set,
 };
+use crate::cluster::dynamic;
 use crate::cluster::settled::Settled;
 
 /// The key, and the name of the file.
@@ -21,12 +23,12 @@ pub(crate) const FILE: &str = "broker.properties";
 #[error("{0}")]
 pub(crate) struct ConfigProblem(pub(crate) String);
 
-/// The text of the file: what the spec says by Kafka's names, and what follows from the rest of the spec.
-pub(crate) fn broker_properties(
+/// What the file holds: what the spec says by Kafka's names, and what follows from the rest of the spec.
+pub(crate) fn broker_settings(
     cluster: &Cluster,
     defaults: &Defaults,
     settled: &Settled,
-) -> Result<String, ConfigProblem> {
+) -> Result<Settings, ConfigProblem> {
     let spec = &cluster.spec;
     let mut settings: Settings = spec.config.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
     let mut set = |name: &str, value: String| settings.insert(name.to_owned(), value);
@@ -57,11 +59,18 @@ pub(crate) fn broker_properties(
         };
         add_cluster_settings(&mut settings, settled.voters(cluster), &settled.cluster_id(cluster), address);
     }
+    settings.extend(dynamic::left_over(&settled.dynamic, &settings));
     let text = render_properties(&settings);
     // As the broker will read it: each one adds its own id and address.
     let of_each = ["node.id=0".to_owned(), format!("advertised.listeners={}", advertised(cluster, "broker"))];
     BrokerConfig::parse(&text, &of_each).map_err(|errors| ConfigProblem(errors.to_string()))?;
-    Ok(text)
+    Ok(settings)
+}
+
+/// What the file of a live ConfigMap holds; one that somebody has broken by hand says nothing, and is put right.
+pub(crate) fn settings_of(config_map: Option<&Value>) -> Settings {
+    let text = config_map.and_then(|config_map| config_map["data"][FILE].as_str()).unwrap_or_default();
+    parse_properties(text).unwrap_or_default()
 }
 
 /// What the broker on this host tells others to connect to.
@@ -71,10 +80,10 @@ pub(super) fn advertised(cluster: &Cluster, host: &str) -> String {
     format!("PLAINTEXT://{host}:{KAFKA_PORT}{controller}")
 }
 
-pub(super) fn build(cluster: &Cluster, properties: &str) -> ConfigMap {
+pub(super) fn build(cluster: &Cluster, settings: &Settings) -> ConfigMap {
     ConfigMap {
         metadata: metadata(cluster, config_map_name(&cluster.name_any())),
-        data: Some([(FILE.to_owned(), properties.to_owned())].into()),
+        data: Some([(FILE.to_owned(), render_properties(settings))].into()),
         ..ConfigMap::default()
     }
 }

@@ -83,14 +83,14 @@ fn owner(cluster: &Cluster) -> Option<OwnerReference> {
 
 /// All children, in the order in which they are applied: the StatefulSet last, so that its pods find the rest.
 pub(crate) fn children(cluster: &Cluster, defaults: &Defaults, settled: &Settled) -> Result<Vec<Child>, BuildError> {
-    let properties = config_map::broker_properties(cluster, defaults, settled)?;
-    let config_map = config_map::build(cluster, &properties);
+    let settings = config_map::broker_settings(cluster, defaults, settled)?;
+    let config_map = config_map::build(cluster, &settings);
     Ok(vec![
         Child::new(&config_map)?,
         Child::new(&services::headless(cluster))?,
         Child::new(&services::bootstrap(cluster))?,
         Child::new(&pod_disruption_budget::build(cluster))?,
-        Child::new(&stateful_set::build(cluster, defaults, settled, &properties))?,
+        Child::new(&stateful_set::build(cluster, defaults, settled, &settings))?,
     ])
 }
 

@@ -1,8 +1,10 @@
 //! A broker's pod: one container, restricted pod security, disks at their declared paths, configuration from the
-//! ConfigMap with its checksum as an annotation, so that a changed file gives a new revision.
+//! ConfigMap, with the checksum of what is read at the start only as an annotation, so that a change of that gives a new
+//! revision.
 
 use std::collections::BTreeMap;
 
+use forebay_broker_config::{Settings, render_properties};
 use forebay_crds::Cluster;
 use forebay_crds::cluster::PodTemplate;
 use k8s_openapi::api::core::v1::{
@@ -17,6 +19,7 @@ use kube::core::ObjectMeta;
 use super::{
     CONTROLLER_PORT, Defaults, HTTP_PORT, KAFKA_PORT, broker_host, config_map, config_map_name, is_replicated, labels,
 };
+use crate::cluster::dynamic;
 use crate::cluster::settled::Settled;
 use crate::kube::compare;
 
@@ -29,7 +32,12 @@ pub(crate) const RESTARTED_FOR_ANNOTATION: &str = "forebay.dev/restarted-for";
 /// The user and group of the image.
 const USER: i64 = 65532;
 
-pub(super) fn template(cluster: &Cluster, defaults: &Defaults, settled: &Settled, properties: &str) -> PodTemplateSpec {
+pub(super) fn template(
+    cluster: &Cluster,
+    defaults: &Defaults,
+    settled: &Settled,
+    settings: &Settings,
+) -> PodTemplateSpec {
     let name = cluster.name_any();
     let wanted = cluster.spec.pod.clone().unwrap_or_default();
     let mut pod_labels = wanted.labels.clone();
@@ -37,7 +45,7 @@ pub(super) fn template(cluster: &Cluster, defaults: &Defaults, settled: &Settled
     PodTemplateSpec {
         metadata: Some(ObjectMeta {
             labels: Some(pod_labels),
-            annotations: Some(annotations(cluster, &wanted, settled, properties)),
+            annotations: Some(annotations(cluster, &wanted, settled, settings)),
             ..ObjectMeta::default()
         }),
         spec: Some(spec(cluster, defaults, wanted)),
@@ -48,11 +56,13 @@ fn annotations(
     cluster: &Cluster,
     wanted: &PodTemplate,
     settled: &Settled,
-    properties: &str,
+    settings: &Settings,
 ) -> BTreeMap<String, String> {
     let mut annotations = wanted.annotations.clone();
     let mut set = |name: &str, value: String| annotations.insert(name.to_owned(), value);
-    set(CHECKSUM_ANNOTATION, compare::hash(&properties.into()));
+    // Not of what brokers take while they run: that restarts nobody.
+    let read_at_start = render_properties(&dynamic::read_at_start(settings));
+    set(CHECKSUM_ANNOTATION, compare::hash(&read_at_start.into()));
     if let Some(restart) = settled.restart(cluster) {
         set(RESTARTED_FOR_ANNOTATION, restart);
     }

@@ -1,6 +1,7 @@
 //! The StatefulSet: all brokers at once (Parallel), replaced by the operator (OnDelete), claims kept or deleted as the
 //! reclaim policy says.
 
+use forebay_broker_config::Settings;
 use forebay_crds::cluster::{Disk, Threads};
 use forebay_crds::quantity::quantity;
 use forebay_crds::{Cluster, ClusterSpec, ReclaimPolicy};
@@ -37,7 +38,7 @@ pub(crate) fn threads(spec: &ClusterSpec) -> Threads {
     }
 }
 
-pub(super) fn build(cluster: &Cluster, defaults: &Defaults, settled: &Settled, properties: &str) -> StatefulSet {
+pub(super) fn build(cluster: &Cluster, defaults: &Defaults, settled: &Settled, settings: &Settings) -> StatefulSet {
     let name = cluster.name_any();
     let when_deleted = match cluster.spec.effective_reclaim_policy() {
         ReclaimPolicy::Delete => "Delete",
@@ -54,7 +55,7 @@ pub(super) fn build(cluster: &Cluster, defaults: &Defaults, settled: &Settled, p
                 rolling_update: None,
             }),
             selector: labels::selector(&name),
-            template: pod::template(cluster, defaults, settled, properties),
+            template: pod::template(cluster, defaults, settled, settings),
             volume_claim_templates: Some(cluster.spec.disks.iter().map(|disk| claim(&name, disk)).collect()),
             persistent_volume_claim_retention_policy: Some(StatefulSetPersistentVolumeClaimRetentionPolicy {
                 when_deleted: Some(when_deleted.to_owned()),

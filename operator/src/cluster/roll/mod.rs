@@ -36,6 +36,8 @@ pub(crate) struct Situation<'a> {
     pub(crate) recovering: &'a BTreeMap<String, String>,
     /// What the brokers say; not asked for unless a broker that runs is to be taken down.
     pub(crate) brokers: Option<&'a Result<BrokersSeen, String>>,
+    /// What restarts for a changed spec wait for, if no maintenance window is open.
+    pub(crate) closed: Option<&'a str>,
     /// How long the number of replicas that are behind has been the same.
     pub(crate) unchanged_for: Duration,
 }
@@ -93,6 +95,8 @@ pub(crate) enum Step {
     Replace(Replacement),
     /// Something has to come first; the text says what.
     Wait(String),
+    /// Restarts have to wait for a maintenance window; the text says which.
+    WaitForWindow(String),
 }
 
 /// A broker to be restarted.
@@ -114,6 +118,11 @@ struct Due<'a> {
 }
 
 impl Due<'_> {
+    /// One that is down costs nothing, and one that somebody asks for is wanted now.
+    fn waits_for_window(&self) -> bool {
+        self.pod.ready && self.reason != Reason::RestartRequested
+    }
+
     fn replace(&self, brokers: Option<&BrokersSeen>) -> Step {
         let pod = self.pod;
         let state = if pod.ready { "running" } else { "not ready" };
@@ -129,15 +138,22 @@ impl Due<'_> {
 }
 
 /// Whether a broker that runs is to be taken down, so that the others must be asked first.
-pub(crate) fn asks_brokers(pods: &[PodSeen], replicas: i32, template: &Template) -> bool {
-    replicas > 1 && pods.iter().any(|pod| !pod.deleting && due(pod, template).is_some())
+pub(crate) fn asks_brokers(pods: &[PodSeen], replicas: i32, template: &Template, closed: bool) -> bool {
+    let mut due = pods.iter().filter(|pod| !pod.deleting).filter_map(|pod| due(pod, template));
+    replicas > 1 && due.any(|due| !closed || !due.waits_for_window())
 }
 
 pub(crate) fn next(situation: &Situation<'_>) -> Step {
     let Situation { pods, replicas, template, recovering, .. } = *situation;
-    let due: Vec<Due<'_>> = pods.iter().filter(|pod| !pod.deleting).filter_map(|pod| due(pod, template)).collect();
+    let mut due: Vec<Due<'_>> = pods.iter().filter(|pod| !pod.deleting).filter_map(|pod| due(pod, template)).collect();
     if due.is_empty() {
         return Step::Nothing;
+    }
+    if let Some(closed) = situation.closed {
+        due.retain(|due| !due.waits_for_window());
+        if due.is_empty() {
+            return Step::WaitForWindow(closed.to_owned());
+        }
     }
     if let Some(pod) = pods.iter().find(|pod| pod.deleting) {
         return Step::Wait(format!("{} is stopping", pod.name));

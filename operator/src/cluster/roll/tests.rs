@@ -18,6 +18,9 @@ struct Case {
     partitions: Vec<Partition>,
     /// The broker that leads the metadata quorum; none: the brokers do not answer.
     leader: Option<i32>,
+    /// No maintenance window is open.
+    #[serde(default)]
+    closed: bool,
     #[serde(default)]
     unchanged_for_seconds: u64,
     step: String,
@@ -97,9 +100,10 @@ fn step_of(case: &Case) -> (Step, bool) {
         template: &template,
         recovering: &recovering,
         brokers: Some(&brokers),
+        closed: case.closed.then_some("closed until Sunday"),
         unchanged_for: Duration::from_secs(case.unchanged_for_seconds),
     };
-    (next(&situation), asks_brokers(&pods, replicas, &template))
+    (next(&situation), asks_brokers(&pods, replicas, &template, case.closed))
 }
 
 #[test]
@@ -114,12 +118,14 @@ fn every_case_gives_its_step() {
         let (found, named) = match step {
             Step::Nothing => ("nothing".to_owned(), None),
             Step::Wait(why) => (format!("wait: {why}"), None),
+            Step::WaitForWindow(why) => (format!("window: {why}"), None),
             Step::Replace(one) => {
                 (format!("replace {} ({}): {}", one.name, one.reason.as_str(), one.why), one.without_spare)
             }
         };
         assert_eq!((found.as_str(), named), (case.step.as_str(), case.without_spare), "{}", path.display());
-        assert!(asked || case.pods.len() == 1 || found == "nothing" || found.contains("is stopping"), "{found}");
+        let unasked = found == "nothing" || found.starts_with("window: ") || found.contains("is stopping");
+        assert!(asked || case.pods.len() == 1 || unasked, "{found}");
         seen += 1;
     }
     assert!(seen >= 20, "only {seen} cases");

@@ -1,0 +1,68 @@
+//! When brokers may be restarted for a changed spec.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A weekly time in which brokers that run may be restarted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MaintenanceWindow {
+    /// Days on which it opens; every day when left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 7), extend("x-kubernetes-list-type" = "set"))]
+    pub days: Vec<Day>,
+    /// When it opens, `HH:MM` in UTC.
+    #[schemars(regex(pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$"))]
+    pub start: String,
+    /// How long it is open, in minutes. A restart that has begun is finished.
+    #[schemars(range(min = 1, max = 10080))]
+    pub minutes: i32,
+}
+
+impl MaintenanceWindow {
+    /// The days on which it opens.
+    #[must_use]
+    pub fn effective_days(&self) -> Vec<Day> {
+        if self.days.is_empty() { Day::ALL.to_vec() } else { self.days.clone() }
+    }
+}
+
+/// A day of the week.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::values::without_description)]
+#[expect(missing_docs, reason = "they are days")]
+pub enum Day {
+    Monday,
+    Tuesday,
+    Wednesday,
+    Thursday,
+    Friday,
+    Saturday,
+    Sunday,
+}
+
+impl Day {
+    /// All days.
+    pub const ALL: [Self; 7] =
+        [Self::Monday, Self::Tuesday, Self::Wednesday, Self::Thursday, Self::Friday, Self::Saturday, Self::Sunday];
+
+    /// 0 for Monday.
+    #[must_use]
+    pub fn number_from_monday(self) -> u8 {
+        self as u8
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Monday => "Monday",
+            Self::Tuesday => "Tuesday",
+            Self::Wednesday => "Wednesday",
+            Self::Thursday => "Thursday",
+            Self::Friday => "Friday",
+            Self::Saturday => "Saturday",
+            Self::Sunday => "Sunday",
+        }
+    }
+}
