@@ -2,7 +2,8 @@
 //!
 //! Three brokers with addresses of their own, a topic of one partition with three replicas (min.insync.replicas 2), 2,000 records a
 //! second from the Java client and as many from librdkafka. Apache Kafka, where asked for, runs in the same run in the same way, one
-//! cluster after the other. The leader is killed (kill -9), cut off the network without a word, or stopped (SIGTERM).
+//! cluster after the other. The leader is killed (kill -9), cut off the network without a word, or stopped (SIGTERM); or all brokers are
+//! killed at the same moment and started again.
 
 mod clients;
 mod cluster;
@@ -49,6 +50,8 @@ enum How {
     Cut,
     /// SIGTERM.
     Stop,
+    /// kill -9 of all brokers, which are started again at once.
+    Restart,
 }
 
 #[derive(Debug, Args)]
@@ -62,7 +65,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     times: u32,
     /// Ways to lose the leader.
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["kill", "cut", "stop"])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["kill", "cut", "stop", "restart"])]
     how: Vec<How>,
     /// Records a second of each client.
     #[arg(long, default_value_t = 2000)]
@@ -186,6 +189,12 @@ async fn take_away(cluster: &mut Cluster, how: How, leader: i32) -> Result<()> {
     match how {
         How::Kill => cluster.kill(leader).await,
         How::Stop => cluster.stop(leader).await,
+        How::Restart => {
+            for id in cluster.ids() {
+                cluster.kill(id).await?;
+            }
+            cluster.ids().into_iter().try_for_each(|id| cluster.start_one(id))
+        }
         How::Cut => {
             let me = Peer::Broker(leader);
             others(cluster, leader).into_iter().try_for_each(|other| {
@@ -199,6 +208,7 @@ async fn take_away(cluster: &mut Cluster, how: How, leader: i32) -> Result<()> {
 fn bring_back(cluster: &mut Cluster, how: How, leader: i32) -> Result<()> {
     match how {
         How::Kill | How::Stop => cluster.start_one(leader),
+        How::Restart => Ok(()),
         How::Cut => {
             let me = Peer::Broker(leader);
             others(cluster, leader).into_iter().try_for_each(|other| {
@@ -225,6 +235,7 @@ fn table(gaps: &Gaps) -> String {
             How::Kill => "kill -9",
             How::Cut => "silent cut",
             How::Stop => "SIGTERM",
+            How::Restart => "kill -9 of all, started again",
         };
         // Writing to a string can't fail.
         let _ = writeln!(
@@ -243,6 +254,9 @@ fn judge(gaps: &Gaps, report: &mut Report) {
         if *how == How::Stop {
             let limit = format!("< {STOP_MS:.0} ms");
             report.judge(&format!("SIGTERM, {kind}"), format!("{ours:.0} ms"), &limit, ours < STOP_MS);
+            continue;
+        }
+        if *how == How::Restart {
             continue;
         }
         let Some(theirs) = gaps.get(&(*how, Make::Kafka, *kind)).map(|values| median(values)) else { continue };

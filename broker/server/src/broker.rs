@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use forebay_broker_client::RequestError;
 use forebay_broker_config::{BrokerConfig, ThreadsInForce};
 use forebay_broker_machines::metadata::{BrokerLife, CLUSTER_METADATA_TOPIC, Command, Endpoint, Reply};
 use forebay_broker_storage::{DiskFull, LogDir, read_topic_id};
@@ -19,10 +20,12 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::absent::Absent;
 use crate::controller::Sessions;
 use crate::coordinators::GroupCoordinator;
 use crate::handlers::fetch::sessions::Sessions as FetchSessions;
 use crate::handlers::init_producer_id::ProducerIds;
+use crate::handlers::pass_on::PassOn;
 use crate::io::append::{Appender, now_ms};
 use crate::io::busy::{BusyTime, nanos};
 use crate::io::flusher::Flusher;
@@ -76,6 +79,8 @@ pub struct Broker {
     pub(crate) producer_ids: ProducerIds,
     pub(crate) groups: GroupCoordinator,
     pub(crate) replication: Replication,
+    pub(crate) pass_on: PassOn,
+    pub(crate) absent: Absent,
     /// Of all brokers, where this one is the controller.
     pub(crate) sessions: Sessions,
     /// Clients are served, and this broker is not about to stop.
@@ -169,6 +174,8 @@ impl Broker {
             producer_ids: ProducerIds::default(),
             groups: GroupCoordinator::new(&config),
             replication: Replication::new(),
+            pass_on: PassOn::default(),
+            absent: Absent::default(),
             sessions: Sessions::new(BrokerId(config.broker_id), config.membership.session_timeout),
             ready: watch::Sender::new(false),
             incarnation: random_id(),
@@ -215,6 +222,16 @@ impl Broker {
     /// Where it is reached, by listener.
     pub(crate) fn endpoints(&self) -> &[Endpoint] {
         &self.reached.endpoints
+    }
+
+    /// Where other brokers reach a broker.
+    pub(crate) fn address_of(&self, id: BrokerId) -> Result<String, RequestError> {
+        let listener = &self.config.inter_broker_listener_name;
+        let image = self.metadata.image();
+        let known = image.brokers().find(|known| known.id == id);
+        let endpoint = known.and_then(|known| known.endpoints.iter().find(|endpoint| endpoint.listener == *listener));
+        let unknown = || RequestError::NoBroker { what: format!("id {id} on listener {listener}") };
+        endpoint.map(|endpoint| format!("{}:{}", endpoint.host, endpoint.port)).ok_or_else(unknown)
     }
 
     /// Hears the version of each image that everything here follows.

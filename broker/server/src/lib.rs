@@ -7,6 +7,7 @@
 pub mod program;
 mod run;
 
+mod absent;
 pub mod broker;
 mod controller;
 mod coordinators;

@@ -39,6 +39,7 @@ pub(crate) async fn when_asked(broker: Arc<Broker>, asked: CancellationToken) {
 }
 
 async fn hand_over(broker: &Arc<Broker>) {
+    broker.pass_on.keep_records();
     let membership = &broker.config.membership;
     for attempt in 0..=membership.controlled_shutdown_retries {
         let leads = match submit(broker, Command::ControlledShutdown(broker.life())).await {

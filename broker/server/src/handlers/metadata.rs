@@ -2,7 +2,7 @@
 //!
 //! What must hold: every topic has a non-zero id in every version that has ids; addresses are those advertised for the
 //! listener the client came in by; a topic just created is complete in the same answer, because its partitions are open
-//! before `Broker::submit` returns.
+//! before `Broker::submit` returns; a leader whose process is perhaps gone is not named before that is settled, or a moment has passed.
 
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use forebay_broker_wire::types::{BrokerId, ErrorCode, Str, Uuid};
 
 use super::error_code::code_of_create_topic;
 use super::request::RequestContext;
+use crate::absent::await_leaders;
 use crate::broker::Broker;
 
 /// "Not asked for", by the protocol.
@@ -41,9 +42,11 @@ pub(super) async fn handle(
     {
         created = create_missing(broker, topics).await;
     }
-    let image = broker.metadata.image();
     let all =
         request.topics.is_none() || (context.api_version == 0 && request.topics.as_ref().is_some_and(Vec::is_empty));
+    let named = request.topics.as_deref().filter(|_| !all);
+    await_leaders(broker, |image, look| for_each_partition(image, named, look)).await;
+    let image = broker.metadata.image();
     let mut topics: Vec<_> = if all {
         image.topics().map(|topic| describe(&image, topic)).collect()
     } else {
@@ -67,6 +70,21 @@ pub(super) async fn handle(
         },
         ..MetadataResponse::default()
     }
+}
+
+fn for_each_partition(
+    image: &MetadataImage,
+    named: Option<&[MetadataRequestTopic]>,
+    look: &mut dyn FnMut(&PartitionImage),
+) {
+    let Some(named) = named else {
+        return image.topics().flat_map(|topic| &topic.partitions).for_each(look);
+    };
+    let found = named.iter().filter_map(|asked| match &asked.name {
+        Some(name) if asked.topic_id == Uuid::ZERO => image.topic(name),
+        _ => image.topic_by_id(asked.topic_id),
+    });
+    found.flat_map(|topic| &topic.partitions).for_each(look);
 }
 
 /// Creates what was asked for by name and is not there. Gives the error of each name that could not be created.

@@ -39,6 +39,7 @@ mod offset_commit;
 mod offset_delete;
 mod offset_fetch;
 mod offset_for_leader_epoch;
+pub(crate) mod pass_on;
 pub(crate) mod produce;
 mod produce_refused;
 pub(crate) mod request;

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use super::error_code::{Failure, code_of_commit, code_of_write};
 use super::leader_hint::{self, LeaderHint};
 use super::lookup::{Topic, find_topic};
+use super::pass_on::{self, Passing};
 use super::request::{RequestContext, RequestError};
 use super::{Finished, encode};
 use crate::broker::Broker;
@@ -61,6 +62,8 @@ struct PendingTopic {
 struct PendingPartition {
     index: i32,
     hosted: Option<Arc<Hosted>>,
+    /// The records, while they may have to be passed on.
+    kept: Option<Bytes>,
     state: State,
 }
 
@@ -70,7 +73,12 @@ enum State {
     Waiting(PendingAppend, LeaderEpoch),
     Committing(Appended, Commit),
     Done(Appended),
+    PassingOn(Passing),
+    /// The new leader's answer.
+    PassedOn(Box<PartitionProduceResponse>),
     Failed(Failure),
+    /// Written here, and not known to be safe.
+    Unsure(Failure),
 }
 
 /// Looks at a request; its batches go nowhere before [`hand_over`].
@@ -118,9 +126,9 @@ fn begin_partition(
         Ok(hosted) => {
             let epoch = hosted.partition.leader_epoch();
             let request = AppendRequest { records, origin: Origin::Client };
-            PendingPartition { index, hosted: Some(hosted), state: State::Ready(request, epoch) }
+            PendingPartition { index, hosted: Some(hosted), kept: None, state: State::Ready(request, epoch) }
         }
-        Err(failure) => PendingPartition { index, hosted: None, state: State::Failed(failure) },
+        Err(failure) => PendingPartition { index, hosted: None, kept: None, state: State::Failed(failure) },
     }
 }
 
@@ -130,9 +138,9 @@ pub(crate) async fn hand_over(broker: &Broker, line: &Line, requests: impl Itera
     for request in requests {
         let all = request.acks == ALL_IN_SYNC;
         for partition in request.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
-            let PendingPartition { hosted: Some(hosted), state, .. } = partition else { continue };
+            let PendingPartition { hosted: Some(hosted), kept, state, .. } = partition else { continue };
             let State::Ready(append, epoch) = state else { continue };
-            let place = Place { all, epoch: *epoch };
+            let place = Place { all, epoch: *epoch, kept };
             let append = append.clone();
             match groups.iter_mut().find(|group| Arc::ptr_eq(group.hosted, hosted)) {
                 Some(group) => group.push(append, state, place),
@@ -149,20 +157,21 @@ pub(crate) async fn hand_over(broker: &Broker, line: &Line, requests: impl Itera
 struct Group<'a> {
     hosted: &'a Arc<Hosted>,
     appends: Vec<AppendRequest>,
-    states: Vec<(&'a mut State, Place)>,
+    states: Vec<(&'a mut State, Place<'a>)>,
 }
 
-struct Place {
+struct Place<'a> {
     all: bool,
     epoch: LeaderEpoch,
+    kept: &'a mut Option<Bytes>,
 }
 
 impl<'a> Group<'a> {
-    fn new(hosted: &'a Arc<Hosted>, append: AppendRequest, state: &'a mut State, place: Place) -> Self {
+    fn new(hosted: &'a Arc<Hosted>, append: AppendRequest, state: &'a mut State, place: Place<'a>) -> Self {
         Self { hosted, appends: vec![append], states: vec![(state, place)] }
     }
 
-    fn push(&mut self, append: AppendRequest, state: &'a mut State, place: Place) {
+    fn push(&mut self, append: AppendRequest, state: &'a mut State, place: Place<'a>) {
         self.appends.push(append);
         self.states.push((state, place));
     }
@@ -170,11 +179,13 @@ impl<'a> Group<'a> {
     async fn hand_over(self, broker: &Broker, line: &Line) {
         let Self { hosted, appends, states } = self;
         let mut written = broker.appender.append_hot(hosted, &appends, line).into_iter();
-        for (append, (state, Place { all, epoch })) in appends.into_iter().zip(states) {
+        for (append, (state, Place { all, epoch, kept })) in appends.into_iter().zip(states) {
+            let records = append.records.clone();
             *state = match written.next() {
                 Some(result) => written_state(Some(hosted), result, epoch, all),
                 None => State::Waiting(broker.appender.begin(hosted, append).await, epoch),
             };
+            *kept = state.may_be_passed_on(broker).then_some(records);
         }
     }
 }
@@ -208,9 +219,15 @@ fn check_records(records: &Bytes, api_version: i16) -> Result<(), Failure> {
 impl PendingProduce {
     /// Waits until every partition has answered. Safe to cancel.
     pub(crate) async fn ready(&mut self) {
-        let (all, deadline) = (self.acks == ALL_IN_SYNC, self.deadline);
-        for partition in self.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
-            partition.ready(all, deadline).await;
+        let Self { broker, context, acks, deadline, topics } = self;
+        for partition in topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+            partition.ready(*acks == ALL_IN_SYNC, *deadline).await;
+            if *acks != 0 {
+                partition.pass_on(broker, context, *acks, *deadline);
+            }
+        }
+        for partition in topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+            partition.passed_on().await;
         }
     }
 
@@ -256,8 +273,42 @@ impl PendingPartition {
         if let State::Committing(appended, commit) = &mut self.state {
             self.state = match commit.ready(deadline).await {
                 Ok(()) => State::Done(*appended),
-                Err(error) => State::Failed(not_committed(error)),
+                Err(error) => State::Unsure(not_committed(error)),
             };
+        }
+    }
+
+    /// To the new leader, if this broker led until just now.
+    fn pass_on(&mut self, broker: &Arc<Broker>, context: &RequestContext, acks: i16, deadline: Instant) {
+        let Some(records) = self.kept.take() else { return };
+        if let (true, Some(hosted)) = (self.state.is_not_leader(), &self.hosted)
+            && pass_on::is_due(broker, context, hosted, (&records, matches!(self.state, State::Unsure(_))))
+        {
+            self.state = State::PassingOn(pass_on::begin(broker, hosted, records, acks, deadline));
+        }
+    }
+
+    /// Safe to cancel.
+    async fn passed_on(&mut self) {
+        let State::PassingOn(passing) = &mut self.state else { return };
+        self.state = match passing.await {
+            Ok(Ok(answer)) => State::PassedOn(Box::new(answer)),
+            Ok(Err(failure)) => State::Failed(failure),
+            Err(error) => State::Failed(Failure::new(ErrorCode::UnknownServerError, error.to_string())),
+        };
+    }
+}
+
+impl State {
+    fn is_not_leader(&self) -> bool {
+        matches!(self, Self::Failed(failure) | Self::Unsure(failure) if failure.code == ErrorCode::NotLeaderOrFollower)
+    }
+
+    fn may_be_passed_on(&self, broker: &Broker) -> bool {
+        match self {
+            Self::Waiting(..) => true,
+            Self::Committing(..) => broker.pass_on.keeps(),
+            _ => self.is_not_leader(),
         }
     }
 }
@@ -271,7 +322,7 @@ fn written_state(hosted: Option<&Arc<Hosted>>, written: WriteResult, epoch: Lead
     match commit::begin(&hosted.partition, appended.last_offset, epoch) {
         Ok(None) => State::Done(appended),
         Ok(Some(commit)) => State::Committing(appended, commit),
-        Err(error) => State::Failed(not_committed(error)),
+        Err(error) => State::Unsure(not_committed(error)),
     }
 }
 
@@ -284,8 +335,9 @@ fn finish_topic(topic: PendingTopic, api_version: i16, hints: &mut Hints<'_>) ->
     let partition_responses = partitions
         .into_iter()
         .map(|partition| {
+            let moved = matches!(partition.state, State::PassedOn(_)) || partition.state.is_not_leader();
             let mut response = finish_partition(partition);
-            if response.error_code == ErrorCode::NotLeaderOrFollower.code() {
+            if moved {
                 response.current_leader = hints.leader(&name, id, response.index);
             }
             response
@@ -297,7 +349,7 @@ fn finish_topic(topic: PendingTopic, api_version: i16, hints: &mut Hints<'_>) ->
 }
 
 fn finish_partition(partition: PendingPartition) -> PartitionProduceResponse {
-    let PendingPartition { index, hosted, state } = partition;
+    let PendingPartition { index, hosted, state, .. } = partition;
     let failure = match state {
         State::Done(appended) => {
             if let Some(hosted) = hosted {
@@ -311,8 +363,9 @@ fn finish_partition(partition: PendingPartition) -> PartitionProduceResponse {
                 ..PartitionProduceResponse::default()
             };
         }
-        State::Failed(failure) => failure,
-        State::Ready(..) | State::Waiting(..) | State::Committing(..) => {
+        State::PassedOn(answer) => return PartitionProduceResponse { index, ..*answer },
+        State::Failed(failure) | State::Unsure(failure) => failure,
+        State::Ready(..) | State::Waiting(..) | State::Committing(..) | State::PassingOn(_) => {
             Failure::new(ErrorCode::UnknownServerError, "answered before the append was")
         }
     };

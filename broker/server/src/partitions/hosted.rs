@@ -10,6 +10,7 @@ use forebay_broker_partition::{Appended, FlushError, Partition, RoleKind};
 use forebay_broker_storage::{LogDir, Work};
 use forebay_broker_wire::records::Compression;
 use forebay_broker_wire::types::{PartitionIndex, Uuid};
+use parking_lot::Mutex;
 use prometheus::Histogram;
 use tokio::sync::watch;
 use tokio::time::Instant as Deadline;
@@ -92,6 +93,8 @@ pub(crate) struct Hosted {
     dirty: AtomicBool,
     /// Appends that are with the disk threads.
     queued: AtomicUsize,
+    /// When this broker's last time as its leader ended.
+    led_until: Mutex<Option<Instant>>,
     this: Weak<Self>,
 }
 
@@ -148,6 +151,7 @@ impl Hosted {
             in_force: ArcSwap::from_pointee(InForce::of(settings)),
             dirty: AtomicBool::new(false),
             queued: AtomicUsize::new(0),
+            led_until: Mutex::default(),
             this: Weak::clone(this),
         })
     }
@@ -161,7 +165,16 @@ impl Hosted {
 
     /// Leads or follows as the metadata says. False when a write goes on for so long: to be done again then.
     pub(super) fn assign(&self, image: &PartitionImage, time_max: Duration) -> bool {
+        if image.leader != Some(self.dir.log_dir.identity().node_id) && self.leads() {
+            // Before anybody is told.
+            *self.led_until.lock() = Some(Instant::now());
+        }
         self.partition.assign_within(image, now_ms(), time_max)
+    }
+
+    /// Whether this broker led it until so recently.
+    pub(crate) fn led_within(&self, time: Duration) -> bool {
+        self.led_until.lock().is_some_and(|until| until.elapsed() <= time)
     }
 
     /// Whether this broker leads it.

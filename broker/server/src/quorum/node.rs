@@ -31,11 +31,11 @@ use super::{failover, hung, members};
 
 pub(super) type Raft = openraft::Raft<Types, StateMachine>;
 
-/// Followers hear from their leader so often.
-const HEARTBEAT_MS: u64 = 150;
+/// Followers hear from their leader so often. openraft wakes five times as often, on every voter.
+const HEARTBEAT_MS: u64 = 400;
 /// A voter that has not heard of its leader for the longer of these, and then for a time between them, stands for election.
-const ELECTION_MIN_MS: u64 = 400;
-const ELECTION_MAX_MS: u64 = 600;
+const ELECTION_MIN_MS: u64 = 600;
+const ELECTION_MAX_MS: u64 = 800;
 /// What a leader that stops waits for another to take over.
 const HANDOVER_MAX: Duration = Duration::from_secs(1);
 /// A log is replaced when it is so many times as long as the snapshot before.

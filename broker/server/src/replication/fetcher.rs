@@ -231,7 +231,10 @@ impl Fetcher {
 
     fn dialled(&mut self, pace: Pace, dialled: Result<Connection, RequestError>) {
         match dialled {
-            Ok(connection) => self.lane(pace).dialled(connection),
+            Ok(connection) => {
+                self.broker.absent.found(self.source);
+                self.lane(pace).dialled(connection);
+            }
             Err(error) => self.unreachable(pace, &error),
         }
     }
@@ -293,6 +296,7 @@ impl Fetcher {
         if let Some(pace) = asked {
             self.lane(pace).answered(result.is_ok());
             if let Err(error) = &result {
+                self.broker.absent.lost(self.source);
                 self.unreachable(pace, error);
             }
         }

@@ -97,15 +97,7 @@ impl Lane {
 }
 
 pub(super) async fn connect(broker: Arc<Broker>, source: BrokerId, number: usize) -> Result<Connection, RequestError> {
-    let listener = &broker.config.inter_broker_listener_name;
-    let address = {
-        let image = broker.metadata.image();
-        let known = image.brokers().find(|known| known.id == source);
-        let endpoint = known.and_then(|known| known.endpoints.iter().find(|endpoint| endpoint.listener == *listener));
-        endpoint.map(|endpoint| format!("{}:{}", endpoint.host, endpoint.port))
-    };
-    let unknown = || RequestError::NoBroker { what: format!("id {source} on listener {listener}") };
-    let address = address.ok_or_else(unknown)?;
+    let address = broker.address_of(source)?;
     let timeout = Duration::from_millis(broker.config.replica.socket_timeout_ms);
     let config = ClientConfig {
         client_id: format!("replica-{}-fetcher-{number}", broker.id()),

@@ -7,14 +7,14 @@ use forebay_broker_wire::types::{ErrorCode, ProducerEpoch, ProducerId};
 
 use crate::harness::{Client, TestBroker, fill};
 
-fn producer_id(client: &mut Client) -> ProducerId {
+pub(crate) fn producer_id(client: &mut Client) -> ProducerId {
     let request = InitProducerIdRequest { transactional_id: None, ..InitProducerIdRequest::default() };
     let response = client.call(&request, 4);
     assert_eq!((response.error_code, response.producer_epoch), (0, 0));
     ProducerId(response.producer_id)
 }
 
-fn numbered(id: ProducerId, sequence: i32, values: &[&str]) -> Bytes {
+pub(crate) fn numbered(id: ProducerId, sequence: i32, values: &[&str]) -> Bytes {
     fill(BatchBuilder::default().producer(id, ProducerEpoch(0), sequence), values)
 }
 

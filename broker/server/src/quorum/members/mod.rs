@@ -12,12 +12,13 @@ use forebay_broker_wire::types::BrokerId;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{ChangeMembers, RaftMetrics, ServerState};
 
+use crate::quorum::failover;
 use crate::quorum::node::Quorum;
 use crate::quorum::protocol::{Leader, QuorumAnswer, QuorumRequest, Welcome};
 use crate::quorum::types::{Address, Membership, Types, VoterId};
 
 /// Between two questions to the voters.
-const ASK_AGAIN: Duration = Duration::from_millis(250);
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// A leader that was not heard of for so long is looked for.
 const UNHEARD_MAX: Duration = Duration::from_secs(3);
 /// How long a call may take.
@@ -47,6 +48,7 @@ pub(super) async fn find_cluster(quorum: Arc<Quorum>) {
             continue;
         }
         let answers = ask_voters(&quorum).await;
+        failover::stand_if_nobody_leads(&quorum, answers.values().flatten().map(|(welcome, _)| welcome)).await;
         let voters: Vec<BrokerId> = quorum.voters().collect();
         match next_step(&quorum.welcome(), &quorum.address, &voters, &answers) {
             Step::Found(members) => found(&quorum, members).await,

@@ -4,6 +4,7 @@ mod cluster;
 mod failed_disk;
 mod frozen_disk;
 mod reassignment;
+mod stop;
 
 use std::time::Duration;
 
