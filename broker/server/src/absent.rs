@@ -1,9 +1,12 @@
 //! Brokers whose connection broke just now: their process may be gone, and then others will lead in a moment what they lead.
 //!
+//! Also: brokers that have been fenced just now, which Metadata goes on naming for a moment. A client that is told in one answer of a new
+//! leader and that the old one is no broker any more may lose its way between the two: librdkafka then waits for up to a second.
+//!
 //! What must hold: it is a guess, so whoever waits for it to be settled waits a short time at most; a broker that is reached again is no
 //! longer suspected.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use forebay_broker_machines::metadata::{MetadataImage, PartitionImage};
@@ -17,11 +20,31 @@ use crate::broker::Broker;
 /// A dead broker is fenced sooner; also the controller, when it was that which died.
 const SUSPECTED_FOR: Duration = Duration::from_millis(500);
 
-/// Who is suspected.
+/// So long after it was fenced a broker is still named.
+const NAMED_FOR: Duration = Duration::from_secs(2);
+
+/// Who is suspected, and who was fenced just now.
 #[derive(Debug, Default)]
 pub(crate) struct Absent {
     until: Mutex<BTreeMap<BrokerId, Instant>>,
     found: watch::Sender<()>,
+    named: Mutex<Named>,
+}
+
+#[derive(Debug, Default)]
+struct Named {
+    live: BTreeSet<BrokerId>,
+    /// Until when they are named.
+    fenced: BTreeMap<BrokerId, Instant>,
+}
+
+impl Named {
+    fn look(&mut self, live: BTreeSet<BrokerId>, now: Instant) {
+        let gone = self.live.difference(&live).map(|id| (*id, now + NAMED_FOR));
+        self.fenced.extend(gone);
+        self.fenced.retain(|id, until| *until > now && !live.contains(id));
+        self.live = live;
+    }
 }
 
 impl Absent {
@@ -44,6 +67,17 @@ impl Absent {
     /// Until when it is suspected.
     pub(crate) fn until(&self, id: BrokerId) -> Option<Instant> {
         self.until.lock().get(&id).copied().filter(|until| *until > Instant::now())
+    }
+
+    /// Compares the brokers at work with those of the image before.
+    pub(crate) fn look(&self, image: &MetadataImage) {
+        self.named.lock().look(image.live_brokers().map(|broker| broker.id).collect(), Instant::now());
+    }
+
+    /// Those that are named although they are fenced.
+    pub(crate) fn still_named(&self, image: &MetadataImage) -> Vec<BrokerId> {
+        self.look(image);
+        self.named.lock().fenced.keys().copied().collect()
     }
 
     fn is_nobody(&self) -> bool {
@@ -95,5 +129,20 @@ mod tests {
         assert!(absent.until(id).is_none() && absent.is_nobody());
         absent.lost_at(id, Instant::now() - SUSPECTED_FOR);
         assert!(absent.until(id).is_none() && absent.is_nobody());
+    }
+    #[test]
+    fn a_fenced_broker_is_named_for_a_moment_more_and_not_beside_itself() {
+        let of = |ids: &[i32]| ids.iter().copied().map(BrokerId).collect::<BTreeSet<_>>();
+        let (mut named, now) = (Named::default(), Instant::now());
+        named.look(of(&[1, 2, 3]), now);
+        named.look(of(&[1, 3]), now);
+        assert_eq!(named.fenced.keys().copied().collect::<BTreeSet<_>>(), of(&[2]));
+        named.look(of(&[1, 2, 3]), now);
+        assert!(named.fenced.is_empty(), "it is back");
+        named.look(of(&[1]), now);
+        named.look(of(&[1]), now + NAMED_FOR / 2);
+        assert_eq!(named.fenced.len(), 2);
+        named.look(of(&[1]), now + NAMED_FOR);
+        assert!(named.fenced.is_empty());
     }
 }

@@ -344,6 +344,7 @@ impl Broker {
     pub(crate) fn follow(self: &Arc<Self>) {
         let _one_at_a_time = self.following.lock();
         let image = self.metadata.image();
+        self.absent.look(&image);
         self.partitions.follow(&image, &self.config, &self.metrics, self.broker_epoch(), &|_progress| {});
         self.replication.follow(self, &self.runtime);
         self.groups.follow(self);

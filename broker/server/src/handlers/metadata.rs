@@ -59,7 +59,7 @@ pub(super) async fn handle(
         }
     }
     MetadataResponse {
-        brokers: image.live_brokers().filter_map(|known| describe_broker(known, context)).collect(),
+        brokers: named_brokers(broker, &image).filter_map(|known| describe_broker(known, context)).collect(),
         cluster_id: Some(broker.cluster_id().into()),
         controller_id: broker.config.broker_id,
         topics,
@@ -70,6 +70,12 @@ pub(super) async fn handle(
         },
         ..MetadataResponse::default()
     }
+}
+
+/// Those at work, and for a moment those that were.
+fn named_brokers<'a>(broker: &Broker, image: &'a MetadataImage) -> impl Iterator<Item = &'a BrokerImage> {
+    let still_named = broker.absent.still_named(image);
+    image.brokers().filter(move |known| !known.fenced || still_named.contains(&known.id))
 }
 
 fn for_each_partition(
