@@ -18,8 +18,9 @@ use tokio::net::TcpStream;
 
 /// Above this, `sendfile` beats reading and writing.
 const COPY_BYTES: u32 = 32 * 1024;
-/// The most that one `sendfile` call moves, so that one large answer does not hold a worker.
-const SLICE_BYTES: usize = 256 * 1024;
+/// The most that one `sendfile` call moves, so that one large answer does not hold a worker (for less than half a millisecond). What consumers
+/// ask of a partition goes in one: each yield wakes another worker.
+const SLICE_BYTES: usize = 1024 * 1024;
 /// Gathered bytes are sent when they reach this.
 const GATHER_BYTES: usize = 64 * 1024;
 
@@ -126,7 +127,8 @@ async fn send_file(stream: &TcpStream, slice: &FileRange) -> io::Result<()> {
             return Err(io::Error::new(ErrorKind::UnexpectedEof, message));
         }
         left -= sent;
-        if left > 0 {
+        // A full socket makes the next call wait anyway.
+        if left > 0 && sent == SLICE_BYTES {
             tokio::task::yield_now().await;
         }
     }
