@@ -100,6 +100,37 @@ impl Partition {
         followed
     }
 
+    /// As [`Self::append_from_leader`], for a thread that must not wait, neither for who writes now nor for the disk. `None` when it would
+    /// have to, and then nothing has changed.
+    pub fn append_from_leader_hot(&self, answer: &LeaderAnswer, now_ms: i64) -> Option<Result<bool, FollowError>> {
+        let mut log = self.writer.try_lock()?;
+        if let Err(error) = self.check_asked(&log, &answer.asked) {
+            return Some(Err(error));
+        }
+        if answer.log_start.min(log.log_end()) > log.log_start() {
+            return None;
+        }
+        let mut wakeups = Wakeups::default();
+        let records = whole_batches(&answer.records);
+        let mut flush_required = false;
+        if !records.is_empty() {
+            let request = [AppendRequest { records, origin: Origin::Leader }];
+            match log.append_hot(&request, answer.asked.leader_epoch, now_ms).pop()? {
+                Ok(appended) => {
+                    self.note_written(&log, appended.bytes, now_ms, &mut wakeups);
+                    flush_required = appended.flush_required;
+                }
+                Err(LogAppendError::NotNext { .. }) => return None,
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+        let event = Event::LeaderAnswered { high_watermark: answer.high_watermark };
+        self.state.lock().step(&event, now_ms, &mut wakeups);
+        drop(log);
+        self.wake(wakeups);
+        Some(Ok(flush_required))
+    }
+
     /// Gives whether a flush is due.
     fn append_whole_batches(
         &self,

@@ -246,6 +246,35 @@ fn an_answer_to_an_earlier_question_changes_nothing() {
 }
 
 #[test]
+fn a_follower_appends_at_once_what_wants_no_patience_and_leaves_the_rest_as_it_was() {
+    let [leader, follower] = &pair(&LogConfig::default());
+    append(leader, &["the first of its epoch"]).unwrap();
+    let answered = |leader: &Broker| {
+        let asked = follower.partition.fetch_position().unwrap();
+        let Ok(ReplicaRead::Records(read)) = ask(leader, follower, &asked) else { panic!("records") };
+        answer(asked, read)
+    };
+    let first = answered(leader);
+    assert!(follower.partition.append_from_leader_hot(&first, NOW_MS).is_none(), "an epoch is noted on disk");
+    assert_eq!(offsets(follower), (0, 0, 0));
+    follower.partition.append_from_leader(&first, NOW_MS).unwrap();
+    append(leader, &["more", "of it"]).unwrap();
+    let second = answered(leader);
+    let writes = follower.partition.writer.lock();
+    assert!(follower.partition.append_from_leader_hot(&second, NOW_MS).is_none(), "somebody else is writing");
+    drop(writes);
+    assert!(matches!(follower.partition.append_from_leader_hot(&second, NOW_MS), Some(Ok(false))));
+    assert_eq!((log(follower), offsets(follower)), (log(leader), (0, 1, 3)));
+    assert!(matches!(follower.partition.append_from_leader_hot(&second, NOW_MS), Some(Err(FollowError::Late { .. }))));
+    let nothing_new = answered(leader);
+    assert!(matches!(follower.partition.append_from_leader_hot(&nothing_new, NOW_MS), Some(Ok(false))));
+    assert_eq!(offsets(follower), (0, 3, 3), "what is safe is learned without records, too");
+    leader.partition.delete_records(Some(Offset(2)), NOW_MS).unwrap();
+    assert!(follower.partition.append_from_leader_hot(&answered(leader), NOW_MS).is_none(), "a start is noted on disk");
+    assert_eq!(offsets(follower), (0, 3, 3));
+}
+
+#[test]
 fn a_new_leader_names_no_end_to_consumers_before_it_knows_how_far_records_are_safe() {
     let brokers = pair(&LogConfig::default());
     append(&brokers[0], &["a"]).unwrap();

@@ -323,7 +323,9 @@ impl Process {
             FetchAnswer::Records { records, high_watermark, log_start } => {
                 let more = !records.is_empty();
                 let answer = LeaderAnswer { asked, records, high_watermark, log_start };
-                let due = partition.append_from_leader(&answer, now.clock_ms);
+                // Both ways of a broker: at once where that can be, or with patience.
+                let hot = (number % 2 == 0).then(|| partition.append_from_leader_hot(&answer, now.clock_ms)).flatten();
+                let due = hot.unwrap_or_else(|| partition.append_from_leader(&answer, now.clock_ms));
                 if let Ok(true) = due
                     && random.percent(50)
                 {

@@ -4,15 +4,19 @@
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use forebay_broker_wire::frame::SIZE_BYTES;
 use forebay_broker_wire::primitives::Part;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufWriter};
+use tokio::io::{AsyncWriteExt, BufWriter};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
-/// Read buffers start with so many bytes and grow as bytes really arrive, whatever the size prefix says.
-const READ_AT_FIRST_BYTES: usize = 64 << 10;
+/// What a read makes room for at least.
+const READ_BYTES_MIN: usize = 16 << 10;
+/// So much room is made on the word of a size prefix; more as bytes really arrive. A larger buffer is not kept for the next answer.
+const READ_AHEAD_BYTES_MAX: usize = 1 << 20;
+/// Smaller answers get memory of their own: who keeps a part of one must not keep the whole buffer.
+const SHARED_FROM_BYTES: usize = 16 << 10;
 
 /// A request on its way out.
 #[derive(Debug)]
@@ -97,8 +101,9 @@ pub(super) async fn read_answers(
     max_frame_bytes: usize,
     ended: Arc<Ended>,
 ) {
+    let mut buffer = BytesMut::new();
     loop {
-        match read_one(&mut read, &mut answers, max_frame_bytes).await {
+        match read_one(&mut read, &mut buffer, &mut answers, max_frame_bytes).await {
             Ok((answer, frame)) => {
                 let _ = answer.send(frame); // who asked may have gone
             }
@@ -112,30 +117,45 @@ pub(super) async fn read_answers(
 
 async fn read_one(
     read: &mut OwnedReadHalf,
+    buffer: &mut BytesMut,
     answers: &mut mpsc::Receiver<Waiting>,
     max_frame_bytes: usize,
 ) -> Result<(oneshot::Sender<Bytes>, Bytes), String> {
-    let failed = |e: std::io::Error| match e.kind() {
-        std::io::ErrorKind::UnexpectedEof => "the broker closed it".to_owned(),
-        _ => format!("read failed: {e}"),
-    };
-    let mut size = [0; SIZE_BYTES];
-    read.read_exact(&mut size).await.map_err(failed)?;
-    let size = i32::from_be_bytes(size);
+    if !read_up_to(read, buffer, SIZE_BYTES).await? {
+        return Err("the broker closed it".to_owned());
+    }
+    let size = buffer.get_i32();
     let bytes = usize::try_from(size).ok().filter(|bytes| (4..=max_frame_bytes).contains(bytes));
     let bytes = bytes.ok_or_else(|| format!("answer of {size} bytes, allowed are 4 to {max_frame_bytes}"))?;
-    let mut frame = BytesMut::with_capacity(bytes.min(READ_AT_FIRST_BYTES));
-    let mut rest = read.take(bytes as u64);
-    while frame.len() < bytes {
-        if rest.read_buf(&mut frame).await.map_err(failed)? == 0 {
-            return Err("the broker closed it within an answer".to_owned());
-        }
+    if !read_up_to(read, buffer, bytes).await? {
+        return Err("the broker closed it within an answer".to_owned());
     }
-    let frame = frame.freeze();
+    let frame = buffer.split_to(bytes);
+    let frame = if bytes < SHARED_FROM_BYTES { Bytes::copy_from_slice(&frame) } else { frame.freeze() };
+    if bytes > READ_AHEAD_BYTES_MAX {
+        *buffer = BytesMut::from(&buffer[..]);
+    }
     let id = frame.first_chunk::<4>().map(|id| i32::from_be_bytes(*id));
     match answers.try_recv() {
         Ok((expected, answer)) if Some(expected) == id => Ok((answer, frame)),
         Ok((expected, _)) => Err(format!("answer {id:?} came where answer {expected} was due")),
         Err(_) => Err(format!("answer {id:?} to nothing that was asked")),
     }
+}
+
+/// Reads until so many bytes are there; false when the broker closed it before.
+async fn read_up_to(read: &mut OwnedReadHalf, buffer: &mut BytesMut, bytes: usize) -> Result<bool, String> {
+    let failed = |e: std::io::Error| format!("read failed: {e}");
+    while buffer.len() < bytes {
+        // Room is made when something has come: by then the answer before it is mostly done with, and its memory free again.
+        read.readable().await.map_err(failed)?;
+        let missing = bytes - buffer.len();
+        buffer.reserve(missing.min(READ_AHEAD_BYTES_MAX.max(buffer.len())).max(READ_BYTES_MIN));
+        match read.try_read_buf(buffer) {
+            Ok(0) => return Ok(false),
+            Err(e) if e.kind() != std::io::ErrorKind::WouldBlock => return Err(failed(e)),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(true)
 }

@@ -1,11 +1,11 @@
-//! What a follower does to its logs when its leader has answered: on the disk threads that own the partitions, many in one job.
+//! What a follower does to its logs when its leader has answered: on the disk threads that own the partitions, many in one job, or where the
+//! answer was read, if that is a write into the page cache and nothing else.
 //!
 //! What must hold: nothing is asked for before what came is written, and with `flush.messages=1` flushed; what an answer means for a log is
 //! the partition's to say, and an answer that came too late changes nothing.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use forebay_broker_partition::{EpochEnd, FetchPosition, FlushError, FollowError, LeaderAnswer};
 use forebay_broker_storage::Work;
 use forebay_broker_wire::types::Offset;
@@ -14,6 +14,9 @@ use super::name_of;
 use crate::broker::Broker;
 use crate::io::append::now_ms;
 use crate::partitions::{Hosted, Key};
+
+/// More than this is left to the disk threads: a network thread has others to serve.
+const HOT_BYTES_MAX: usize = 1 << 20;
 
 /// What is to be done to one partition.
 #[derive(Debug)]
@@ -27,12 +30,7 @@ pub(super) struct Task {
 pub(super) enum What {
     /// Only say where to go on.
     Locate,
-    Append {
-        asked: FetchPosition,
-        records: Bytes,
-        high_watermark: Offset,
-        log_start: Offset,
-    },
+    Append(LeaderAnswer),
     Diverging {
         asked: FetchPosition,
         leader_end: EpochEnd,
@@ -42,6 +40,13 @@ pub(super) enum What {
         log_start: Offset,
         log_end: Offset,
     },
+}
+
+impl What {
+    /// Of records.
+    fn bytes(&self) -> usize {
+        if let Self::Append(answer) = self { answer.records.len() } else { 0 }
+    }
 }
 
 /// Where one partition stands afterwards.
@@ -62,16 +67,24 @@ enum ApplyError {
     Flush(#[from] FlushError),
 }
 
-/// Does all of it, each on its partition's thread. Tasks of threads that have stopped are missing in what comes back.
+/// Does all of it. Tasks of threads that have stopped are missing in what comes back.
 pub(super) async fn apply(broker: &Broker, tasks: Vec<Task>) -> Vec<Applied> {
+    let bytes: usize = tasks.iter().map(|task| task.what.bytes()).sum();
+    // Where there are several directories, one that hangs must not keep a fetcher from the others.
+    let may_be_hot = bytes <= HOT_BYTES_MAX && broker.partitions.dirs.len() == 1;
+    let mut applied = Vec::with_capacity(tasks.len());
     let mut by_thread: Vec<Vec<Task>> = Vec::new();
     by_thread.resize_with(broker.appender.threads(), Vec::new);
     for task in tasks {
-        by_thread[broker.appender.thread_of(&task.hosted)].push(task);
+        match if may_be_hot { apply_hot(task) } else { Err(task) } {
+            Ok(done) => applied.push(done),
+            Err(task) => by_thread[broker.appender.thread_of(&task.hosted)].push(task),
+        }
     }
     let jobs = by_thread.into_iter().enumerate().filter(|(_, tasks)| !tasks.is_empty());
     let jobs = jobs.map(|(thread, tasks)| apply_on(broker, thread, tasks));
-    futures::future::join_all(jobs).await.into_iter().flatten().collect()
+    applied.extend(futures::future::join_all(jobs).await.into_iter().flatten());
+    applied
 }
 
 /// All of them are on one directory: if that hangs they have failed, and the others' go on.
@@ -94,6 +107,26 @@ async fn apply_on(broker: &Broker, thread: usize, tasks: Vec<Task>) -> Vec<Appli
         biased;
         applied = broker.appender.run(thread, work) => applied.unwrap_or_default(),
         () = hung.hangs() => failed(),
+    }
+}
+
+/// Does it here and now, or gives back what is left for the disk thread to do.
+fn apply_hot(task: Task) -> Result<Applied, Task> {
+    let Task { key, hosted, what: What::Append(answer) } = &task else { return Err(task) };
+    if !hosted.may_append_hot() {
+        return Err(task);
+    }
+    let write = || {
+        let _in_progress = hosted.dir.log_dir.progress().begin(Work::Awaited);
+        hosted.partition.append_from_leader_hot(answer, now_ms())
+    };
+    let Some(Ok(flush_required)) = hosted.dir.pace.write_here(write).flatten() else { return Err(task) };
+    if !answer.records.is_empty() {
+        hosted.mark_dirty();
+    }
+    match hosted.partition.fetch_position() {
+        Some(position) if !flush_required => Ok(Applied { key: *key, position: Some(position), failed: false }),
+        _ => Err(Task { what: What::Locate, ..task }),
     }
 }
 
@@ -120,12 +153,10 @@ fn carry_out(hosted: &Hosted, what: What) -> Result<(), ApplyError> {
     let partition = &hosted.partition;
     match what {
         What::Locate => {}
-        What::Append { asked, records, high_watermark, log_start } => {
-            let has_records = !records.is_empty();
-            let answer = LeaderAnswer { asked, records, high_watermark, log_start };
+        What::Append(answer) => {
             if partition.append_from_leader(&answer, now_ms())? {
                 hosted.flush()?;
-            } else if has_records {
+            } else if !answer.records.is_empty() {
                 hosted.mark_dirty();
             }
         }

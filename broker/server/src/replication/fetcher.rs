@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_broker_client::{Connection, RequestError};
+use forebay_broker_machines::metadata::MetadataImage;
 use forebay_broker_partition::FetchPosition;
 use forebay_broker_wire::types::{BrokerId, ErrorCode};
 use futures::StreamExt;
@@ -279,7 +280,7 @@ impl Fetcher {
         }
         ready.sort_by_key(|(served, ask)| (*served, ask.key));
         let asks: Vec<_> = ready.into_iter().map(|(_, ask)| ask).collect();
-        let longest = Duration::from_millis(u64::try_from(self.broker.config.replica.fetch_wait_max_ms).unwrap_or(0));
+        let longest = pace.longest_wait(self.broker.config.replica.fetch_wait_max_ms);
         let wait = if may_wait { longest } else { Duration::ZERO };
         let hosted: HashMap<Key, Arc<Hosted>> =
             asks.iter().filter_map(|ask| Some((ask.key, Arc::clone(&self.partitions.get(&ask.key)?.hosted)))).collect();
@@ -345,8 +346,12 @@ impl Fetcher {
             return;
         }
         self.sort_at = now + QUIET_AFTER;
-        for followed in self.partitions.values_mut().filter(|followed| now >= followed.served_at + QUIET_AFTER) {
-            followed.pace = Pace::Quiet;
+        let image = self.broker.metadata.image();
+        for (key, followed) in &mut self.partitions {
+            let may_be = followed.pace == Pace::Busy && now >= followed.served_at + QUIET_AFTER;
+            if may_be && followed.wants_nothing() && is_in_sync(&image, *key, self.broker.id()) {
+                followed.pace = Pace::Quiet;
+            }
         }
     }
 
@@ -376,19 +381,25 @@ impl Followed {
     }
 
     /// Copied at the rate for replicas that are not in sync.
-    fn is_throttled(&self, (topic_id, index): Key, broker: &Broker) -> bool {
-        let out_of_sync = || {
-            let image = broker.metadata.image();
-            let partition = image.topic_by_id(topic_id).and_then(|topic| topic.partition(index));
-            partition.is_none_or(|partition| !partition.in_sync_replicas.contains(&broker.id()))
-        };
-        self.hosted.throttled().as_follower && out_of_sync()
+    fn is_throttled(&self, key: Key, broker: &Broker) -> bool {
+        self.hosted.throttled().as_follower && !is_in_sync(&broker.metadata.image(), key, broker.id())
+    }
+
+    /// It knows all that it has to be safe: only new records are news.
+    fn wants_nothing(&self) -> bool {
+        let offsets = self.hosted.partition.offsets();
+        offsets.high_watermark == offsets.log_end
     }
 
     fn wait(&mut self, pause_max: Duration) {
         self.state = State::Waiting(Instant::now() + self.pause);
         self.pause = (self.pause * 2).min(pause_max);
     }
+}
+
+fn is_in_sync(image: &MetadataImage, (topic_id, index): Key, broker: BrokerId) -> bool {
+    let partition = image.topic_by_id(topic_id).and_then(|topic| topic.partition(index));
+    partition.is_some_and(|partition| partition.in_sync_replicas.contains(&broker))
 }
 
 /// Asks, and does what the answer says.
@@ -410,12 +421,12 @@ async fn fetch(
             (Told::Nothing, _) | (_, None) => brought.unchanged.push(ask),
             (Told::Refused(code), _) => brought.refused.push((ask.key, code)),
             (Told::Do(what), Some(hosted)) => {
-                if let What::Append { records, .. } = &what
-                    && !records.is_empty()
+                if let What::Append(answer) = &what
+                    && !answer.records.is_empty()
                 {
                     brought.served.push(ask.key);
                     if ask.throttled {
-                        broker.replication.follower_throttle.take(records.len() as u64);
+                        broker.replication.follower_throttle.take(answer.records.len() as u64);
                     }
                 }
                 tasks.push(Task { key: ask.key, hosted: Arc::clone(hosted), what });

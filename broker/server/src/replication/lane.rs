@@ -11,6 +11,8 @@ use crate::broker::Broker;
 
 /// The first pause after a failure; each one after it is twice as long.
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(10);
+/// Quiet partitions are asked for so much less often than `replica.fetch.wait.max.ms` says.
+const QUIET_WAITS_TIMES: u32 = 10;
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Which of a fetcher's connections a partition is asked for on. A request costs as much as it names partitions; so the few that bring
@@ -23,6 +25,13 @@ pub(super) enum Pace {
 
 impl Pace {
     pub(super) const ALL: [Self; 2] = [Self::Busy, Self::Quiet];
+
+    /// How long a request may wait at the leader. What is quiet is in sync and knows that all of it is safe: it is only to hear of new
+    /// records, and these end the wait.
+    pub(super) fn longest_wait(self, fetch_wait_max_ms: i32) -> Duration {
+        let longest = Duration::from_millis(u64::try_from(fetch_wait_max_ms).unwrap_or(0));
+        if self == Self::Quiet { longest * QUIET_WAITS_TIMES } else { longest }
+    }
 }
 
 pub(super) struct Lane {
@@ -128,6 +137,13 @@ mod tests {
         lane.forgive();
         assert!(lane.dial_at().is_some_and(|at| at <= Instant::now()));
         assert!(lane.failed(most));
+    }
+
+    #[test]
+    fn what_is_quiet_is_asked_for_less_often() {
+        let [busy, quiet] = Pace::ALL.map(|pace| pace.longest_wait(500).as_millis());
+        assert_eq!((busy, quiet), (500, 5_000));
+        assert_eq!(Pace::Quiet.longest_wait(-1), Duration::ZERO);
     }
 
     #[test]

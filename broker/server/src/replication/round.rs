@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_broker_client::{Connection, RequestError};
 use forebay_broker_config::BrokerConfig;
-use forebay_broker_partition::{EpochEnd, FetchPosition};
+use forebay_broker_partition::{EpochEnd, FetchPosition, LeaderAnswer};
 use forebay_broker_wire::messages::fetch::{
     FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData, ReplicaState,
 };
@@ -108,7 +108,7 @@ fn told(ask: &Ask, data: &PartitionData) -> Told {
             if records.is_empty() && known_safe && log_start <= asked.log_start {
                 return Told::Nothing;
             }
-            Told::Do(What::Append { asked, records, high_watermark, log_start })
+            Told::Do(What::Append(LeaderAnswer { asked, records, high_watermark, log_start }))
         }
         ErrorCode::OffsetOutOfRange if data.log_start_offset >= 0 && data.last_stable_offset >= 0 => {
             let (log_start, log_end) = (Offset(data.log_start_offset), Offset(data.last_stable_offset));
@@ -149,13 +149,16 @@ mod tests {
     #[test]
     fn only_what_is_new_is_worth_a_disk_threads_time() {
         assert!(matches!(said(&data(8, 2)), Told::Nothing));
-        assert!(matches!(said(&data(9, 2)), Told::Do(What::Append { high_watermark: Offset(9), .. })), "more is safe");
         assert!(
-            matches!(said(&data(8, 3)), Told::Do(What::Append { log_start: Offset(3), .. })),
+            matches!(said(&data(9, 2)), Told::Do(What::Append(LeaderAnswer { high_watermark: Offset(9), .. }))),
+            "more is safe"
+        );
+        assert!(
+            matches!(said(&data(8, 3)), Told::Do(What::Append(LeaderAnswer { log_start: Offset(3), .. }))),
             "records are deleted"
         );
         let records = Some(Records::Bytes(Bytes::from_static(b"batch")));
-        assert!(matches!(said(&PartitionData { records, ..data(8, 2) }), Told::Do(What::Append { .. })));
+        assert!(matches!(said(&PartitionData { records, ..data(8, 2) }), Told::Do(What::Append(_))));
     }
 
     #[test]
