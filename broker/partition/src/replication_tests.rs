@@ -190,7 +190,11 @@ fn a_producer_is_told_when_too_few_are_in_sync_or_another_leads() {
     brokers[0].partition.check_followers(NOW_MS + 5000);
     let proposal = brokers[0].partition.take_isr_proposal().unwrap();
     assert_eq!(proposal.in_sync_replicas, [(BrokerId(1), None)]);
-    let accepted = IsrAnswer::Accepted { partition_epoch: 2, in_sync_replicas: vec![BrokerId(1)] };
+    let accepted = IsrAnswer::Accepted {
+        partition_epoch: 2,
+        in_sync_replicas: vec![BrokerId(1)],
+        eligible_leader_replicas: vec![BrokerId(2)],
+    };
     assert!(!brokers[0].partition.is_below_min_isr());
     brokers[0].partition.isr_answered(proposal, accepted, NOW_MS);
     assert_eq!(*few.0.lock().unwrap(), Some(CommitOutcome::NotEnoughReplicas));

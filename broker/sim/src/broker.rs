@@ -20,6 +20,16 @@ use crate::{
     random::Random,
 };
 
+/// The number of the disk that a computer begins with.
+pub(crate) const FIRST_DISK: u8 = 1;
+
+/// What a broker's so-manieth disk calls itself.
+pub(crate) fn directory_id(id: BrokerId, disk: u8) -> Uuid {
+    let mut directory = [u8::try_from(id.0).unwrap_or(0); 16];
+    directory[0] = disk;
+    Uuid(directory)
+}
+
 /// A computer that runs one broker, or is to.
 #[derive(Debug)]
 pub(crate) struct Computer {
@@ -34,17 +44,15 @@ pub(crate) struct Computer {
     /// The process stands still until then.
     pub(crate) paused_until_ms: i64,
     failing: Arc<AtomicBool>,
+    /// Counts the disks it has had.
+    disks: u8,
 }
 
 impl Computer {
     pub(crate) fn new(id: BrokerId) -> anyhow::Result<Self> {
-        // Memory rather than a disk, where there is some: what a power cut loses is the faulty disk's business.
-        let memory = std::path::Path::new("/dev/shm");
-        let dir = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
-        let dir = dir.context("a directory for a simulated disk")?;
-        let disk = FaultyDisk::new(dir.path())?;
+        let (dir, disk) = new_disk()?;
         let failing = Arc::default();
-        Ok(Self { id, dir, disk, process: None, life: 0, skew_ms: 0, paused_until_ms: 0, failing })
+        Ok(Self { id, dir, disk, process: None, life: 0, skew_ms: 0, paused_until_ms: 0, failing, disks: FIRST_DISK })
     }
 
     /// Starts a process. An error is not one of the disk's faults.
@@ -53,7 +61,7 @@ impl Computer {
         let identity = Identity {
             cluster_id: CLUSTER_ID.to_owned(),
             node_id: self.id,
-            directory_id: Uuid([u8::try_from(self.id.0).unwrap_or(0); 16]),
+            directory_id: directory_id(self.id, self.disks),
         };
         match Process::start(self.disk.disk(), self.dir.path(), &identity, life, options, random) {
             Ok(process) => self.process = Some(process),
@@ -100,6 +108,14 @@ impl Computer {
         self.paused_until_ms = 0;
     }
 
+    /// The process ends, and its disk is replaced by an empty one.
+    pub(crate) fn wipe(&mut self) -> anyhow::Result<()> {
+        self.kill();
+        (self.dir, self.disk) = new_disk()?;
+        self.disks = self.disks.wrapping_add(1);
+        Ok(())
+    }
+
     /// The process ends, and what was not flushed is lost or torn.
     pub(crate) fn cut_power(&mut self, random: &mut Random) -> anyhow::Result<()> {
         self.kill();
@@ -107,4 +123,13 @@ impl Computer {
         self.disk = FaultyDisk::new(self.dir.path())?;
         Ok(())
     }
+}
+
+fn new_disk() -> anyhow::Result<(TempDir, Arc<FaultyDisk>)> {
+    // Memory rather than a disk, where there is some: what a power cut loses is the faulty disk's business.
+    let memory = std::path::Path::new("/dev/shm");
+    let dir = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
+    let dir = dir.context("a directory for a simulated disk")?;
+    let disk = FaultyDisk::new(dir.path())?;
+    Ok((dir, disk))
 }

@@ -13,6 +13,7 @@ use forebay_broker_machines::{
 };
 use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
 
+use crate::broker::{FIRST_DISK, directory_id};
 use crate::message::{Envelope, Message, Node};
 
 pub(crate) const TOPIC: &str = "records";
@@ -42,7 +43,7 @@ impl Controller {
         let image = Arc::new(MetadataImage::default());
         let mut controller = Self { image, sessions: BTreeMap::new(), rules, session_timeout_ms };
         for id in brokers {
-            let broker_epoch = controller.register(*id);
+            let broker_epoch = controller.register(*id, directory_id(*id, FIRST_DISK));
             controller.decide(&Command::UnfenceBroker(BrokerLife { broker_id: *id, broker_epoch }));
             let session = Session { broker_epoch, incarnation: 0, heard_ms: i64::MIN, ended: false };
             controller.sessions.insert(*id, session);
@@ -64,7 +65,7 @@ impl Controller {
         let mut context = Context {
             new_id: &mut || TOPIC_ID,
             rules: ConfigRules { check: &|_, _| Ok(()), list: &|_, _| None },
-            elections: &|_| rules,
+            elections: &|_, _| rules,
             default_partitions: 1,
             default_replication_factor: 1,
         };
@@ -79,9 +80,9 @@ impl Controller {
         Arc::make_mut(&mut self.image).apply(record).expect("what the controller decides fits its image");
     }
 
-    fn register(&mut self, broker_id: BrokerId) -> i64 {
-        let registration =
-            BrokerRegistration { broker_id, cluster_id: CLUSTER_ID.to_owned(), ..BrokerRegistration::default() };
+    fn register(&mut self, broker_id: BrokerId, directory: Uuid) -> i64 {
+        let (cluster_id, directories) = (CLUSTER_ID.to_owned(), vec![directory]);
+        let registration = BrokerRegistration { broker_id, cluster_id, directories, ..BrokerRegistration::default() };
         match self.decide(&Command::RegisterBroker(registration)) {
             Reply::Registered(Ok(broker_epoch)) => broker_epoch,
             reply => unreachable!("registration was answered with {reply:?}"),
@@ -134,7 +135,9 @@ impl Controller {
     pub(crate) fn handle(&mut self, from: Node, message: Message, now_ms: i64, out: &mut Vec<Envelope>) {
         let before = self.image.version();
         match message {
-            Message::Register { broker, life, incarnation } => self.registers(broker, life, incarnation, now_ms, out),
+            Message::Register { broker, directory, life, incarnation } => {
+                self.registers((broker, directory), life, incarnation, now_ms, out);
+            }
             Message::Heartbeat { broker, life, broker_epoch, image_version } => {
                 self.heard(broker, life, (broker_epoch, image_version), now_ms, out);
             }
@@ -148,10 +151,17 @@ impl Controller {
         self.publish(before, out);
     }
 
-    fn registers(&mut self, id: BrokerId, life: u64, incarnation: u64, now_ms: i64, out: &mut Vec<Envelope>) {
+    fn registers(
+        &mut self,
+        (id, directory): (BrokerId, Uuid),
+        life: u64,
+        incarnation: u64,
+        now_ms: i64,
+        out: &mut Vec<Envelope>,
+    ) {
         let known = self.sessions.get(&id).filter(|session| !session.ended).map(|session| session.incarnation);
         if known != Some(incarnation) {
-            let broker_epoch = self.register(id);
+            let broker_epoch = self.register(id, directory);
             self.sessions.insert(id, Session { broker_epoch, incarnation, heard_ms: now_ms, ended: false });
         }
         let Some(session) = self.sessions.get(&id) else { return };
@@ -196,8 +206,8 @@ impl Controller {
 
 fn answer(result: Result<AlteredPartition, AlterPartitionError>) -> IsrAnswer {
     match result {
-        Ok(AlteredPartition { partition_epoch, in_sync_replicas, .. }) => {
-            IsrAnswer::Accepted { partition_epoch, in_sync_replicas }
+        Ok(AlteredPartition { partition_epoch, in_sync_replicas, eligible_leader_replicas, .. }) => {
+            IsrAnswer::Accepted { partition_epoch, in_sync_replicas, eligible_leader_replicas }
         }
         Err(AlterPartitionError::Ineligible { .. } | AlterPartitionError::NotReplicas { .. }) => IsrAnswer::Refused,
         Err(_another_state) => IsrAnswer::Stale,

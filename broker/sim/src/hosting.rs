@@ -123,7 +123,10 @@ impl Process {
             let image_version = self.image.as_ref().map_or(-1, |image| image.version());
             let message = match self.broker_epoch {
                 Some(broker_epoch) => Message::Heartbeat { broker, life, broker_epoch, image_version },
-                None => Message::Register { broker, life, incarnation: self.incarnation },
+                None => {
+                    let (directory, incarnation) = (self.log_dir.identity().directory_id, self.incarnation);
+                    Message::Register { broker, directory, life, incarnation }
+                }
             };
             out.push(self.send(Node::Controller, None, message));
         }

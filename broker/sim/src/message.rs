@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use bytes::Bytes;
 use forebay_broker_machines::metadata::MetadataImage;
 use forebay_broker_partition::{EpochEnd, FetchPosition, IsrAnswer, IsrProposal, ReplicaFetch};
-use forebay_broker_wire::types::{BrokerId, Offset};
+use forebay_broker_wire::types::{BrokerId, Offset, Uuid};
 
 /// Who sends or receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,9 +37,10 @@ pub(crate) struct Envelope {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Message {
-    /// A process says that it is there; `incarnation` is new for each.
+    /// A process says that it is there, and on which disk; `incarnation` is new for each.
     Register {
         broker: BrokerId,
+        directory: Uuid,
         life: u64,
         incarnation: u64,
     },

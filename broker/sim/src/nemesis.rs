@@ -3,7 +3,8 @@
 //! - a process that is killed keeps what it has written, so any number may be killed;
 //! - with `flush.messages=1` any number may lose their power;
 //! - without it a broker may lose its power only while the ISR has another live member, and its broken connections fence it at once. This
-//!   is what replication without flushes promises, and no more.
+//!   is what replication without flushes promises, and no more;
+//! - a broker may lose its disk while somebody else who is live has all that is safe, in the ISR or eligible.
 
 use std::collections::BTreeSet;
 
@@ -37,6 +38,7 @@ impl World {
             72..82 => self.pause(id),
             82..90 => self.jump(id),
             90..93 => self.jump_controller(),
+            93..96 => self.wipe(id)?,
             _ => self.delete_records(id)?,
         }
         let pause_ms = self.random.between(30, 700);
@@ -65,6 +67,24 @@ impl World {
         }
         let longest_ms = if self.random.percent(50) { 150 } else { 2500 };
         let down_ms = if self.healed { 10 } else { self.random.between(20, longest_ms) };
+        self.after(down_ms, Happening::Boot(id));
+        Ok(())
+    }
+
+    /// Takes a broker's disk away, where somebody else has all that was on it.
+    fn wipe(&mut self, id: BrokerId) -> Result<()> {
+        let saved = self.controller.partitions().iter().all(|partition| {
+            let safe = partition.in_sync_replicas.iter().chain(&partition.eligible_leader_replicas);
+            safe.clone().all(|other| *other != id)
+                || safe.clone().any(|other| *other != id && self.controller.is_live(*other))
+        });
+        let Some(computer) = self.computers.get_mut(&id).filter(|_| saved) else { return Ok(()) };
+        computer.wipe()?;
+        self.count("disk lost");
+        let mut out = Vec::new();
+        self.controller.died(id, &mut out);
+        self.send_all(out);
+        let down_ms = self.random.between(20, 1500);
         self.after(down_ms, Happening::Boot(id));
         Ok(())
     }

@@ -125,7 +125,8 @@ impl World {
             ..Settings::default()
         };
         let process = ProcessOptions { log, replication, fetch_max_bytes: u32::try_from(random.between(100, 3000))? };
-        let rules = ElectionRules { unclean: false, mutation: options.mutation };
+        let min_insync_replicas = replication.min_insync_replicas;
+        let rules = ElectionRules { unclean: false, min_insync_replicas, mutation: options.mutation };
         let controller = Controller::new(&brokers, i32::try_from(partitions)?, random.between(600, 2000), rules);
         let computers = brokers.iter().map(|id| Ok((*id, Computer::new(*id)?))).collect::<Result<_>>()?;
         let mut world = Self {

@@ -75,6 +75,11 @@ pub struct PartitionImage {
     pub adding_replicas: Vec<BrokerId>,
     /// Replicas that a reassignment removes once the added ones are in sync; among `replicas` still.
     pub removing_replicas: Vec<BrokerId>,
+    /// Not in sync, but with all that was acknowledged with `acks=all`: they left when too few were in sync for more of it (KIP-966). While
+    /// there are any, the high watermark stands still.
+    pub eligible_leader_replicas: Vec<BrokerId>,
+    /// Their log was lost with its disk, and they have not been in sync since: the last that should lead.
+    pub lost_replicas: Vec<BrokerId>,
 }
 
 /// A record that does not fit what went before: the log is not whole, and is not used.
@@ -388,6 +393,8 @@ impl PartitionImage {
             partition_epoch: record.partition_epoch,
             adding_replicas: ids(&record.adding_replicas),
             removing_replicas: ids(&record.removing_replicas),
+            eligible_leader_replicas: ids(&record.eligible_leader_replicas),
+            lost_replicas: ids(&record.lost_replicas),
         }
     }
 
@@ -404,6 +411,8 @@ impl PartitionImage {
             partition_epoch: self.partition_epoch,
             adding_replicas: numbers(&self.adding_replicas),
             removing_replicas: numbers(&self.removing_replicas),
+            eligible_leader_replicas: numbers(&self.eligible_leader_replicas),
+            lost_replicas: numbers(&self.lost_replicas),
         }
     }
 }

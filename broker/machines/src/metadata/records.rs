@@ -119,6 +119,12 @@ pub struct PartitionRecord {
     /// Replicas that a reassignment removes once the added ones are in sync.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removing_replicas: Vec<i32>,
+    /// Out of sync, but with all that was acknowledged (KIP-966).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub eligible_leader_replicas: Vec<i32>,
+    /// Their log was lost with its disk.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_replicas: Vec<i32>,
 }
 
 /// A setting.

@@ -50,7 +50,11 @@ impl World {
         };
         let list = |_: &ConfigResource, name: &str| (name == "cleanup.policy").then(|| "delete".to_owned());
         let rules = ConfigRules { check: &check, list: &list };
-        let elections = |own: &Settings| ElectionRules { unclean: own.contains_key("unclean"), mutation: None };
+        let elections = |_: &MetadataImage, own: &Settings| ElectionRules {
+            unclean: own.contains_key("unclean"),
+            min_insync_replicas: own.get("min.insync.replicas").map_or(1, |min| min.parse().unwrap()),
+            mutation: None,
+        };
         let mut context = Context {
             new_id: &mut new_id,
             rules,
@@ -108,6 +112,7 @@ pub(super) fn registration(id: i32, cluster: &str) -> BrokerRegistration {
         directories: vec![Uuid([9; 16])],
         incarnation: Uuid::ZERO,
         clean_shutdown: true,
+        logs: None,
     }
 }
 

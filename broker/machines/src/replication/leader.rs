@@ -78,6 +78,8 @@ pub struct Leader {
     partition_epoch: i32,
     replicas: usize,
     in_sync: BTreeSet<BrokerId>,
+    /// Replicas out of sync may be elected as they are: what they lack must not become safe (KIP-966).
+    stands_still: bool,
     followers: BTreeMap<BrokerId, Progress>,
     pending: Option<Pending>,
 }
@@ -92,6 +94,7 @@ impl Leader {
             partition_epoch: i32::MIN,
             replicas: 0,
             in_sync: BTreeSet::new(),
+            stands_still: false,
             followers: BTreeMap::new(),
             pending: None,
         };
@@ -136,17 +139,19 @@ impl Leader {
         let followers = image.replicas.iter().filter(|id| **id != self.local);
         let progress = |id| known.get(id).copied().unwrap_or_else(|| Progress::new(now_ms));
         self.followers = followers.map(|id| (*id, progress(id))).collect();
-        self.commit(image.partition_epoch, image.in_sync_replicas.iter().copied().collect());
+        self.commit(image.partition_epoch, &image.in_sync_replicas, &image.eligible_leader_replicas);
     }
 
-    fn commit(&mut self, partition_epoch: i32, in_sync: BTreeSet<BrokerId>) {
+    fn commit(&mut self, partition_epoch: i32, in_sync: &[BrokerId], eligible: &[BrokerId]) {
         if partition_epoch > self.partition_epoch {
-            (self.partition_epoch, self.in_sync, self.pending) = (partition_epoch, in_sync, None);
+            (self.partition_epoch, self.pending) = (partition_epoch, None);
+            self.in_sync = in_sync.iter().copied().collect();
+            self.stands_still = !eligible.is_empty();
         }
     }
 
     /// How far records are safe when this replica has them up to `own`: every other member of the ISR, and whoever may have become one,
-    /// has them too.
+    /// has them too, and nobody else may be elected.
     pub(super) fn reached(&self, own: Offset, settings: &Settings) -> Offset {
         let log_end = |id: &BrokerId| self.followers.get(id).and_then(|follower| follower.log_end).unwrap_or(Offset(0));
         let least = |members: &BTreeSet<BrokerId>, of: Offset| {
@@ -154,6 +159,7 @@ impl Leader {
         };
         match (&self.pending, settings.mutation) {
             (_, Some(Mutation::CommitWithoutFollowers)) => own,
+            _ if self.stands_still => Offset(0),
             (None, _) | (_, Some(Mutation::IgnoreProposedMembers)) => least(&self.in_sync, own),
             (Some(pending), _) => least(&pending.possible, least(&self.in_sync, own)),
         }
@@ -225,8 +231,8 @@ impl Leader {
         }
         let pending = self.pending.as_mut().filter(|pending| pending.proposal == *proposal)?;
         match answer {
-            IsrAnswer::Accepted { partition_epoch, in_sync_replicas } => {
-                self.commit(*partition_epoch, in_sync_replicas.iter().copied().collect());
+            IsrAnswer::Accepted { partition_epoch, in_sync_replicas, eligible_leader_replicas } => {
+                self.commit(*partition_epoch, in_sync_replicas, eligible_leader_replicas);
                 None
             }
             IsrAnswer::Refused if pending.sent_once => {

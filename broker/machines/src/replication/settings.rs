@@ -51,11 +51,13 @@ pub enum Mutation {
     IgnorePartitionEpoch,
     /// The controller elects a replica that is not in sync.
     ElectOutOfSync,
+    /// The controller takes a broker that lost its disk for one that has kept its logs.
+    TrustEmptyLog,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::CommitWithoutFollowers,
         Self::IgnoreProposedMembers,
         Self::ExpandBeforeCaughtUp,
@@ -66,5 +68,6 @@ impl Mutation {
         Self::CountFencedFollower,
         Self::IgnorePartitionEpoch,
         Self::ElectOutOfSync,
+        Self::TrustEmptyLog,
     ];
 }

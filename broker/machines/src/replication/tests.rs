@@ -64,6 +64,7 @@ impl Script {
                 leader: words.number("leader").map(BrokerId),
                 leader_epoch: LeaderEpoch(words.number("epoch").unwrap()),
                 partition_epoch: words.number("state").unwrap(),
+                eligible_leader_replicas: words.brokers("elr"),
                 ..PartitionImage::default()
             }),
             "written" => Event::Written { log_end: words.offset("end") },
@@ -78,6 +79,7 @@ impl Script {
             "accepted" => answered(IsrAnswer::Accepted {
                 partition_epoch: words.number("state").unwrap(),
                 in_sync_replicas: words.brokers("isr"),
+                eligible_leader_replicas: words.brokers("elr"),
             }),
             "refused" => answered(IsrAnswer::Refused),
             "stale" => answered(IsrAnswer::Stale),

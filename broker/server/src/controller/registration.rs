@@ -1,9 +1,11 @@
 //! A broker registers: at its start, and again when the controller has given its life up although the process goes on.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context;
 use forebay_broker_machines::metadata::{BrokerRegistration, Command, RegisterError, Reply};
+use forebay_broker_wire::types::PartitionIndex;
 use tokio::time::sleep;
 
 use crate::broker::Broker;
@@ -16,24 +18,33 @@ impl Broker {
     /// Registers this life of the broker, as soon as there is a leader to do it.
     pub(crate) async fn register(&self) -> anyhow::Result<()> {
         let clean = self.partitions.dirs.iter().all(|dir| dir.log_dir.was_clean());
-        self.register_as(clean).await
+        // With one log dir it is plain what is lost when that is another one.
+        let several = self.partitions.dirs.len() + self.failed_dirs.len() > 1;
+        self.register_as(clean, several.then(|| self.partitions.logs_found())).await
     }
 
     /// The process goes on, and its logs are what they were.
     pub(super) async fn register_again(&self) {
-        if let Err(error) = self.register_as(true).await {
+        if let Err(error) = self.register_as(true, None).await {
             tracing::error!("{error:#}");
             sleep(TRY_AGAIN).await;
         }
     }
 
-    async fn register_as(&self, clean_shutdown: bool) -> anyhow::Result<()> {
+    async fn register_as(
+        &self,
+        clean_shutdown: bool,
+        logs: Option<BTreeMap<String, Vec<PartitionIndex>>>,
+    ) -> anyhow::Result<()> {
+        let directories = self.partitions.dirs.iter().map(|dir| dir.log_dir.identity().directory_id);
+        let failed = self.failed_dirs.iter().filter_map(|dir| dir.directory_id);
         let registration = BrokerRegistration {
             broker_id: self.id(),
             cluster_id: self.cluster_id().to_owned(),
             rack: self.config.rack.clone(),
             endpoints: self.endpoints().to_vec(),
-            directories: self.partitions.dirs.iter().map(|dir| dir.log_dir.identity().directory_id).collect(),
+            directories: directories.chain(failed).collect(),
+            logs,
             incarnation: self.incarnation,
             clean_shutdown,
         };

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use forebay_broker_machines::metadata::{BrokerLife, MetadataImage, disk_lost};
+use forebay_broker_machines::metadata::{BrokerLife, ElectionRules, MetadataImage, disk_lost};
 use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
 
 use super::protocol::{Heartbeat, HeartbeatAnswer};
@@ -23,6 +23,9 @@ const TURNS_PER_SESSION: u32 = 6;
 const SILENCE_SHARE_MAX: u32 = 3;
 /// A pause of more turns than this was the controller's own: it could not have heard anybody.
 const TURNS_MISSED: u32 = 2;
+
+/// Who is eligible to lead stays so: this only asks whether anybody could.
+const ANYBODY: ElectionRules = ElectionRules { unclean: false, min_insync_replicas: usize::MAX, mutation: None };
 
 /// What is known of one life of a broker.
 #[derive(Debug)]
@@ -231,7 +234,7 @@ fn still_relied_on(
 ) -> Vec<(Uuid, PartitionIndex)> {
     let relied_on = |(topic, index): &(Uuid, PartitionIndex)| {
         let partition = image.topic_by_id(*topic).and_then(|topic| topic.partition(*index));
-        partition.is_some_and(|partition| disk_lost(partition, id, &|other| image.may_lead(other)).is_some())
+        partition.is_some_and(|partition| disk_lost(partition, id, &|other| image.may_lead(other), &ANYBODY).is_some())
     };
     lost.iter().copied().filter(relied_on).collect()
 }

@@ -92,8 +92,7 @@ fn partition(image: &MetadataImage, partition: &PartitionImage) -> DescribeTopic
         leader_epoch: partition.leader_epoch.0,
         replica_nodes: partition.replicas.iter().map(|id| id.0).collect(),
         isr_nodes: partition.in_sync_replicas.iter().map(|id| id.0).collect(),
-        // The ISR keeps its last member for ever here, so nobody outside of it is ever known to have all that was acknowledged.
-        eligible_leader_replicas: Some(Vec::new()),
+        eligible_leader_replicas: Some(partition.eligible_leader_replicas.iter().map(|id| id.0).collect()),
         last_known_elr: Some(Vec::new()),
         offline_replicas: offline_replicas(image, partition),
     }

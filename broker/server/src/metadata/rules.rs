@@ -56,8 +56,10 @@ pub(super) fn list(
 /// What counts in elections of a topic's leaders, by its own settings.
 pub(super) fn elections(config: &BrokerConfig, image: &MetadataImage, own: &Settings) -> ElectionRules {
     let beneath = Beneath::new(config, image);
-    let value = effective_value(Scope::Topic, "unclean.leader.election.enable", beneath.topic(own));
-    ElectionRules { unclean: value.is_some_and(|(value, _)| value == "true"), ..ElectionRules::default() }
+    let value = |name| effective_value(Scope::Topic, name, beneath.topic(own)).map(|(value, _)| value);
+    let min_insync_replicas = value("min.insync.replicas").and_then(|value| value.parse().ok()).unwrap_or(1);
+    let unclean = value("unclean.leader.election.enable").is_some_and(|value| value == "true");
+    ElectionRules { unclean, min_insync_replicas, mutation: None }
 }
 
 #[cfg(test)]

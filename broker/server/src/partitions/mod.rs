@@ -13,7 +13,7 @@ mod open;
 mod per_dir;
 mod strays;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -145,6 +145,15 @@ impl PartitionTable {
 
     pub(crate) fn get(&self, topic_id: Uuid, index: PartitionIndex) -> Option<Arc<Hosted>> {
         self.open.read().get(&(topic_id, index)).cloned()
+    }
+
+    /// The logs that were found at start, by topic.
+    pub(crate) fn logs_found(&self) -> BTreeMap<String, Vec<PartitionIndex>> {
+        let mut logs = BTreeMap::<_, Vec<_>>::new();
+        for log in self.following.lock().located.keys() {
+            logs.entry(log.topic.clone()).or_default().push(PartitionIndex(log.partition));
+        }
+        logs
     }
 
     /// A log that was found is gone.

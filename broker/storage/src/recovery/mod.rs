@@ -364,7 +364,7 @@ impl<'a> Loader<'a> {
         whole_batch: Option<Offset>,
     ) -> Damaged {
         let mut remedy =
-            "restore the log from a copy, or take its directory away if others have its records".to_owned();
+            "restore the log from a copy, or take its directory away while other replicas are in sync".to_owned();
         if self.mark.is_none() {
             let LogName { topic, partition } = self.name;
             let point = self.log_dir.recovery_point(self.name);

@@ -4,7 +4,7 @@
 use forebay_broker_wire::types::BrokerId;
 use serde::{Deserialize, Serialize};
 
-use super::leadership::broker_back;
+use super::leadership::{broker_back, changed, remember_eligible};
 use super::{ConfigRules, Context, Draft};
 use crate::metadata::{ConfigRecord, ConfigResource, MetadataImage, Record, Settings};
 
@@ -100,13 +100,20 @@ fn alter(draft: &mut Draft, change: &ConfigChange, context: &Context<'_>) -> Res
     if let ConfigResource::Topic(name) = &change.resource {
         elect_where_allowed(draft, name, context);
     }
+    // Where fewer than before are asked for, there may be enough now; the high watermark moves again.
+    draft.change_partitions(context, &|_, (_, partition), rules| {
+        let waits = !partition.eligible_leader_replicas.is_empty();
+        let mut next = waits.then(|| partition.clone())?;
+        remember_eligible(partition, &mut next, rules);
+        changed(partition, next)
+    });
     Ok(())
 }
 
 /// A topic that may be led by replicas that are not in sync need not wait for the next failure.
 fn elect_where_allowed(draft: &mut Draft, topic: &str, context: &Context<'_>) {
     let Some(topic) = draft.image.topic(topic).cloned() else { return };
-    let rules = (context.elections)(&topic.config);
+    let rules = (context.elections)(&draft.image, &topic.config);
     for partition in topic.partitions.iter().filter(|partition| rules.unclean && partition.leader.is_none()) {
         let next = broker_back(partition, &|id| draft.image.may_lead(id), &rules);
         next.into_iter().for_each(|next| draft.push(Record::Partition(next.to_record(topic.id))));

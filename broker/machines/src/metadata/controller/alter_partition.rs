@@ -29,6 +29,8 @@ pub struct AlteredPartition {
     pub partition_epoch: i32,
     /// The ISR now.
     pub in_sync_replicas: Vec<BrokerId>,
+    /// Who else has all that was acknowledged.
+    pub eligible_leader_replicas: Vec<BrokerId>,
 }
 
 pub(super) fn decide(
@@ -58,7 +60,7 @@ fn alter(
     let unknown = || AlterPartitionError::UnknownPartition { topic_id: *topic_id, partition: *partition };
     let topic = draft.image.topic_by_id(*topic_id).ok_or_else(unknown)?;
     let current = topic.partition(*partition).ok_or_else(unknown)?;
-    let rules = (context.elections)(&topic.config);
+    let rules = (context.elections)(&draft.image, &topic.config);
     let image = &draft.image;
     let live_epoch = |id| image.broker(id).filter(|broker| broker.may_lead()).map(|broker| broker.epoch);
     let next = leadership::alter_partition(current, proposal, &live_epoch, &rules)?;
@@ -77,5 +79,6 @@ fn alter(
         leader_epoch: next.leader_epoch,
         partition_epoch: next.partition_epoch,
         in_sync_replicas: next.in_sync_replicas,
+        eligible_leader_replicas: next.eligible_leader_replicas,
     })
 }

@@ -1,11 +1,13 @@
 //! Brokers register, and are taken off the list; producer ids are set aside in blocks, so that giving one out does not need a record each.
 
-use forebay_broker_wire::types::{BrokerId, Uuid};
+use std::collections::BTreeMap;
+
+use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
 use serde::{Deserialize, Serialize};
 
-use super::leadership::{broker_gone, next_life};
+use super::leadership::{Kept, broker_returns, next_life};
 use super::{Context, Draft};
-use crate::metadata::{BrokerRecord, Endpoint, Record};
+use crate::metadata::{BrokerImage, BrokerRecord, Endpoint, Record, TopicImage};
 
 /// Producer ids in a block.
 pub const PRODUCER_ID_BLOCK_SIZE: i64 = 1000;
@@ -21,8 +23,11 @@ pub struct BrokerRegistration {
     pub rack: Option<String>,
     /// Where it is reached, by listener.
     pub endpoints: Vec<Endpoint>,
-    /// The ids of its log dirs.
+    /// The ids of its log dirs, of those that have failed too.
     pub directories: Vec<Uuid>,
+    /// The partitions that it has logs of, by topic: from a broker with several log dirs of which one was begun anew.
+    #[serde(default)]
+    pub logs: Option<BTreeMap<String, Vec<PartitionIndex>>>,
     /// One life of its process.
     pub incarnation: Uuid,
     /// It stopped in order before: its logs end where they ended.
@@ -105,6 +110,7 @@ pub(super) fn register(
     }
     // The version only grows, so no two registrations share an epoch.
     let broker_epoch = draft.image.version();
+    let replaced = replaced_a_dir(draft.image.broker(id), &registration.directories);
     draft.push(Record::Broker(BrokerRecord {
         broker_id: id.0,
         broker_epoch,
@@ -115,11 +121,30 @@ pub(super) fn register(
         fenced: true,
         in_controlled_shutdown: false,
     }));
-    draft.change_partitions(context, &|image, partition, rules| match partition.replicas == [id] {
+    draft.change_partitions(context, &|image, (topic, partition), rules| match partition.replicas == [id] {
         true => next_life(partition, registration.clean_shutdown),
-        false => broker_gone(partition, id, &|other| image.may_lead(other), rules),
+        false => {
+            let kept = kept(registration, replaced, (topic, partition.index));
+            broker_returns(partition, id, kept, &|other| image.may_lead(other), rules)
+        }
     });
     Ok(broker_epoch)
+}
+
+/// Whether a log dir that it had is not there any more, and another one is. One that has only failed keeps its logs.
+fn replaced_a_dir(known: Option<&BrokerImage>, directories: &[Uuid]) -> bool {
+    let known = known.map(|broker| broker.directories.as_slice()).unwrap_or_default();
+    known.iter().any(|dir| !directories.contains(dir)) && directories.iter().any(|dir| !known.contains(dir))
+}
+
+fn kept(registration: &BrokerRegistration, replaced: bool, (topic, index): (&TopicImage, PartitionIndex)) -> Kept {
+    let logs = registration.logs.as_ref();
+    let has = logs.is_some_and(|logs| logs.get(&*topic.name).is_some_and(|partitions| partitions.contains(&index)));
+    match (replaced && !has, registration.clean_shutdown) {
+        (true, _) => Kept::Nothing,
+        (false, false) => Kept::AllButTheEnd,
+        (false, true) => Kept::Whole,
+    }
 }
 
 /// The broker will not come again. Its replicas stay assigned to it until somebody reassigns them.

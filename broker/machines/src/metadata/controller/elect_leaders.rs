@@ -3,9 +3,9 @@
 use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
 use serde::{Deserialize, Serialize};
 
-use super::Draft;
 use super::leadership::{ElectionRules, changed, elect};
-use crate::metadata::{PartitionImage, Record};
+use super::{Context, Draft};
+use crate::metadata::{PartitionImage, Record, TopicImage};
 
 /// Who may be elected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,28 +63,32 @@ pub(super) fn decide(
     draft: &mut Draft,
     kind: ElectionKind,
     partitions: Option<&[(String, PartitionIndex)]>,
+    context: &Context<'_>,
 ) -> Vec<Election> {
     let Some(partitions) = partitions else {
-        return everywhere(draft, kind);
+        return everywhere(draft, kind, context);
     };
     let mut elections = Vec::with_capacity(partitions.len());
     for (name, index) in partitions {
-        let found = draft.image.topic(name).and_then(|topic| Some((topic.id, topic.partition(*index)?.clone())));
+        let rules = |topic: &TopicImage| (context.elections)(&draft.image, &topic.config);
+        let found = draft.image.topic(name);
+        let found = found.and_then(|topic| Some((topic.id, topic.partition(*index)?.clone(), rules(topic))));
         let result = match found {
             None => Err(ElectLeadersError::UnknownPartition { topic: name.clone(), partition: *index }),
-            Some((topic_id, partition)) => elect_one(draft, kind, topic_id, &partition),
+            Some((topic_id, partition, rules)) => elect_one(draft, kind, topic_id, &partition, rules),
         };
         elections.push(Election { topic: name.clone(), partition: *index, result });
     }
     elections
 }
 
-fn everywhere(draft: &mut Draft, kind: ElectionKind) -> Vec<Election> {
+fn everywhere(draft: &mut Draft, kind: ElectionKind, context: &Context<'_>) -> Vec<Election> {
     let image = draft.image.clone();
     let mut elections = Vec::new();
     for topic in image.topics() {
+        let rules = (context.elections)(&image, &topic.config);
         for partition in &topic.partitions {
-            let result = elect_one(draft, kind, topic.id, partition);
+            let result = elect_one(draft, kind, topic.id, partition, rules);
             if !matches!(result, Err(ElectLeadersError::NotNeeded { .. })) {
                 elections.push(Election { topic: topic.name.to_string(), partition: partition.index, result });
             }
@@ -98,11 +102,12 @@ fn elect_one(
     kind: ElectionKind,
     topic_id: Uuid,
     partition: &PartitionImage,
+    rules: ElectionRules,
 ) -> Result<BrokerId, ElectLeadersError> {
     let may_lead = |id| draft.image.may_lead(id);
     let next = match kind {
         ElectionKind::Preferred => preferred(partition, &may_lead)?,
-        ElectionKind::Unclean => unclean(partition, &may_lead)?,
+        ElectionKind::Unclean => unclean(partition, &may_lead, rules)?,
     };
     let leader = next.leader.unwrap_or(BrokerId(-1));
     draft.push(Record::Partition(next.to_record(topic_id)));
@@ -122,12 +127,16 @@ fn preferred(partition: &PartitionImage, live: &dyn Fn(BrokerId) -> bool) -> Res
     changed(partition, next).ok_or(ElectLeadersError::PreferredNotAvailable { preferred })
 }
 
-fn unclean(partition: &PartitionImage, live: &dyn Fn(BrokerId) -> bool) -> Result<PartitionImage, ElectLeadersError> {
+fn unclean(
+    partition: &PartitionImage,
+    live: &dyn Fn(BrokerId) -> bool,
+    rules: ElectionRules,
+) -> Result<PartitionImage, ElectLeadersError> {
     if let Some(leader) = partition.leader {
         return Err(ElectLeadersError::NotNeeded { leader });
     }
     let mut next = partition.clone();
-    elect(&mut next, live, &ElectionRules { unclean: true, mutation: None });
+    elect(&mut next, live, &ElectionRules { unclean: true, ..rules });
     let none_available = || ElectLeadersError::NoneAvailable { replicas: partition.replicas.clone() };
     next.leader.ok_or_else(none_available)?;
     changed(partition, next).ok_or_else(none_available)

@@ -58,7 +58,7 @@ pub(super) fn unfence(draft: &mut Draft, life: BrokerLife, context: &Context<'_>
     if broker.fenced {
         broker.fenced = false;
         draft.push(Record::Broker(broker.to_record()));
-        draft.change_partitions(context, &|image, partition, rules| {
+        draft.change_partitions(context, &|image, (_, partition), rules| {
             let waits_for_it = partition.leader.is_none() && partition.replicas.contains(&life.broker_id);
             waits_for_it.then(|| broker_back(partition, &|id| image.may_lead(id), rules)).flatten()
         });
@@ -72,7 +72,7 @@ pub(super) fn fence(draft: &mut Draft, life: BrokerLife, context: &Context<'_>) 
     if !broker.fenced {
         broker.fenced = true;
         draft.push(Record::Broker(broker.to_record()));
-        draft.change_partitions(context, &|image, partition, rules| {
+        draft.change_partitions(context, &|image, (_, partition), rules| {
             broker_gone(partition, life.broker_id, &|id| image.may_lead(id), rules)
         });
     }
@@ -84,13 +84,14 @@ pub(super) fn replicas_offline(
     draft: &mut Draft,
     life: BrokerLife,
     partitions: &[(Uuid, PartitionIndex)],
+    context: &Context<'_>,
 ) -> Result<(), BrokerLifeError> {
     present(&draft.image, life)?;
     for (topic_id, index) in partitions {
-        let Some(partition) = draft.image.topic_by_id(*topic_id).and_then(|topic| topic.partition(*index)) else {
-            continue;
-        };
-        if let Some(next) = disk_lost(partition, life.broker_id, &|id| draft.image.may_lead(id)) {
+        let Some(topic) = draft.image.topic_by_id(*topic_id) else { continue };
+        let Some(partition) = topic.partition(*index) else { continue };
+        let rules = (context.elections)(&draft.image, &topic.config);
+        if let Some(next) = disk_lost(partition, life.broker_id, &|id| draft.image.may_lead(id), &rules) {
             draft.push(Record::Partition(next.to_record(*topic_id)));
         }
     }
@@ -109,8 +110,8 @@ pub(super) fn controlled_shutdown(
         draft.push(Record::Broker(broker.to_record()));
     }
     // Again each time: somebody may have come into an ISR since.
-    draft.change_partitions(context, &|image, partition, _rules| {
-        broker_leaving(partition, life.broker_id, &|id| image.may_lead(id))
+    draft.change_partitions(context, &|image, (_, partition), rules| {
+        broker_leaving(partition, life.broker_id, &|id| image.may_lead(id), rules)
     });
     let partitions = draft.image.topics().flat_map(|topic| &topic.partitions);
     Ok(partitions.filter(|partition| partition.leader == Some(life.broker_id)).count())

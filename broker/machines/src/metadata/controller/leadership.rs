@@ -2,8 +2,9 @@
 //! happened give the partition as it will be, or nothing.
 //!
 //! What must hold: a leader epoch has one leader, and one life of it: a broker that registers again leads in a new epoch, since its log may
-//! have lost its end. The ISR keeps a member for ever, since only a member has all that was acknowledged. Each change has its partition
-//! epoch, and a proposal counts only on the state it was decided on.
+//! have lost its end. The ISR keeps its last member, since only members have all that was acknowledged; what leaves it below
+//! `min.insync.replicas` stays eligible, since nothing more is acknowledged meanwhile (KIP-966). A replica whose log was lost with its disk
+//! is neither, even if it was the last. Each change has its partition epoch, and a proposal counts only on the state it was decided on.
 
 use forebay_broker_wire::types::{BrokerId, LeaderEpoch, PartitionIndex, Uuid};
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,8 @@ use crate::replication::{IsrProposal, Mutation};
 pub struct ElectionRules {
     /// `unclean.leader.election.enable`: a replica that is not in sync may lead when nobody else can. Records are lost.
     pub unclean: bool,
+    /// `min.insync.replicas`: below it nothing is acknowledged that only fewer have.
+    pub min_insync_replicas: usize,
     /// Only the simulation sets it.
     pub mutation: Option<Mutation>,
 }
@@ -73,8 +76,19 @@ pub enum AlterPartitionError {
     },
 }
 
-/// A broker is gone (fenced, stopped, or registered again): it leaves the ISR unless it is the last, and leads no more. `live` says who may
-/// lead, and not that one.
+/// What the logs of a broker are that registers again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// It stopped in order.
+    Whole,
+    /// Its end may be lost: it was killed, or its machine.
+    AllButTheEnd,
+    /// It was on a disk that was replaced or emptied.
+    Nothing,
+}
+
+/// A broker is gone (fenced or stopped): it leaves the ISR unless it is the last, and leads no more. `live` says who may lead, and not that
+/// one.
 pub fn broker_gone(
     partition: &PartitionImage,
     gone: BrokerId,
@@ -85,10 +99,58 @@ pub fn broker_gone(
     if next.in_sync_replicas.len() > 1 {
         next.in_sync_replicas.retain(|id| *id != gone);
     }
+    remember_eligible(partition, &mut next, rules);
     if next.leader == Some(gone) {
         elect(&mut next, &|id| id != gone && live(id), rules);
     }
     changed(partition, next)
+}
+
+/// A broker registers again. As if it were gone; and it is not relied on where it may have lost something and there is anybody else, nor
+/// where it has lost all.
+pub(super) fn broker_returns(
+    partition: &PartitionImage,
+    broker: BrokerId,
+    kept: Kept,
+    live: &dyn Fn(BrokerId) -> bool,
+    rules: &ElectionRules,
+) -> Option<PartitionImage> {
+    let trusted = rules.mutation == Some(Mutation::TrustEmptyLog);
+    if kept == Kept::Whole || trusted || !partition.replicas.contains(&broker) {
+        return broker_gone(partition, broker, live, rules);
+    }
+    // Who is eligible and at work has kept its log; of one that is down nobody knows.
+    let eligible = partition.eligible_leader_replicas.iter().filter(|id| live(**id));
+    let alone = partition.in_sync_replicas.iter().chain(eligible).all(|id| *id == broker);
+    let mut next = partition.clone();
+    if kept == Kept::Nothing {
+        next.lost_replicas.push(broker);
+        next.lost_replicas.sort_unstable();
+        next.lost_replicas.dedup();
+    }
+    if kept == Kept::Nothing || !alone {
+        next.in_sync_replicas.retain(|id| *id != broker);
+        remember_eligible(partition, &mut next, rules);
+        next.eligible_leader_replicas.retain(|id| *id != broker);
+    }
+    if next.leader == Some(broker) {
+        elect(&mut next, &|id| id != broker && live(id), rules);
+    }
+    changed(partition, next)
+}
+
+/// What left the ISR stays eligible as long as fewer are in sync than `min.insync.replicas` asks for.
+pub(super) fn remember_eligible(before: &PartitionImage, next: &mut PartitionImage, rules: &ElectionRules) {
+    let PartitionImage { replicas, in_sync_replicas, .. } = &*next;
+    let mut eligible = Vec::new();
+    if in_sync_replicas.len() < rules.min_insync_replicas.min(replicas.len()) {
+        let former = before.eligible_leader_replicas.iter().chain(&before.in_sync_replicas);
+        eligible.extend(former.filter(|id| replicas.contains(id) && !in_sync_replicas.contains(id)));
+        eligible.sort_unstable();
+        eligible.dedup();
+    }
+    next.eligible_leader_replicas = eligible;
+    next.lost_replicas.retain(|id| next.replicas.contains(id) && !next.in_sync_replicas.contains(id));
 }
 
 /// A broker is about to stop: it leaves the ISR and leads no more, but where nobody else could lead it does so to the end.
@@ -96,12 +158,13 @@ pub fn broker_leaving(
     partition: &PartitionImage,
     leaving: BrokerId,
     live: &dyn Fn(BrokerId) -> bool,
+    rules: &ElectionRules,
 ) -> Option<PartitionImage> {
     let successor = partition.in_sync_replicas.iter().any(|id| *id != leaving && live(*id));
     if partition.leader == Some(leaving) && !successor {
         return None;
     }
-    broker_gone(partition, leaving, live, &ElectionRules::default())
+    broker_gone(partition, leaving, live, &ElectionRules { unclean: false, ..*rules })
 }
 
 /// A broker has lost the disk of its replica: it leaves the ISR and leads no more. None where it stays, because nobody else could lead: what
@@ -110,8 +173,10 @@ pub fn disk_lost(
     partition: &PartitionImage,
     broker: BrokerId,
     live: &dyn Fn(BrokerId) -> bool,
+    rules: &ElectionRules,
 ) -> Option<PartitionImage> {
-    broker_gone(partition, broker, live, &ElectionRules::default()).filter(|next| next.leader.is_some())
+    let rules = ElectionRules { unclean: false, ..*rules };
+    broker_gone(partition, broker, live, &rules).filter(|next| next.leader.is_some())
 }
 
 /// The only replica registers again. Nobody else could lead meanwhile, so it goes on; in a new epoch if its log may have lost its end.
@@ -137,15 +202,23 @@ pub fn broker_back(
     changed(partition, next)
 }
 
-/// The first live member of the ISR leads, in the replicas' order; without one nobody does, unless the rules allow to lose records.
+/// The first live member of the ISR leads, in the replicas' order, else the first live one that is eligible; without one nobody does, unless
+/// the rules allow to lose records: then one that has lost its log comes last.
 pub(super) fn elect(partition: &mut PartitionImage, live: &dyn Fn(BrokerId) -> bool, rules: &ElectionRules) {
     let in_sync =
         |id: &BrokerId| partition.in_sync_replicas.contains(id) || rules.mutation == Some(Mutation::ElectOutOfSync);
-    let clean = partition.replicas.iter().copied().find(|id| in_sync(id) && live(*id));
-    let unclean = || partition.replicas.iter().copied().find(|id| rules.unclean && live(*id));
-    let leader = clean.or_else(unclean);
+    let first = |of: &dyn Fn(&BrokerId) -> bool| partition.replicas.iter().copied().find(|id| live(*id) && of(id));
+    let eligible = |id: &BrokerId| partition.eligible_leader_replicas.contains(id);
+    let has_a_log = |id: &BrokerId| rules.unclean && !partition.lost_replicas.contains(id);
+    let clean = first(&in_sync).or_else(|| first(&eligible));
+    let leader = clean.or_else(|| first(&has_a_log)).or_else(|| first(&|_| rules.unclean));
     if let Some(leader) = leader.filter(|leader| !partition.in_sync_replicas.contains(leader)) {
+        let mut before = partition.clone();
+        if !eligible(&leader) {
+            (before.in_sync_replicas, before.eligible_leader_replicas) = (Vec::new(), Vec::new()); // records are lost: nobody has all
+        }
         partition.in_sync_replicas = vec![leader];
+        remember_eligible(&before, partition, rules);
     }
     partition.leader = leader;
     if rules.mutation != Some(Mutation::ReuseEpoch) {
@@ -188,6 +261,7 @@ pub fn alter_partition(
     }
     let mut next = partition.clone();
     next.in_sync_replicas = members;
+    remember_eligible(partition, &mut next, rules);
     next.partition_epoch += 1; // even when the members are the same: it makes earlier proposals void
     Ok(next)
 }
@@ -204,7 +278,7 @@ pub(super) fn changed(before: &PartitionImage, mut next: PartitionImage) -> Opti
 mod tests {
     use super::*;
 
-    const RULES: ElectionRules = ElectionRules { unclean: false, mutation: None };
+    const RULES: ElectionRules = ElectionRules { unclean: false, min_insync_replicas: 1, mutation: None };
 
     fn ids(ids: &[i32]) -> Vec<BrokerId> {
         ids.iter().copied().map(BrokerId).collect()
@@ -276,11 +350,11 @@ mod tests {
 
     #[test]
     fn a_broker_that_stops_in_order_leads_on_only_where_nobody_else_could() {
-        let alone = |in_sync| broker_leaving(&partition(1, in_sync), BrokerId(1), &|id| id != BrokerId(1));
+        let alone = |in_sync| broker_leaving(&partition(1, in_sync), BrokerId(1), &|id| id != BrokerId(1), &RULES);
         assert_eq!(alone(&[1]), None);
         let next = alone(&[1, 2]).unwrap();
         assert_eq!((next.leader, next.in_sync_replicas), (Some(BrokerId(2)), ids(&[2])));
-        assert_eq!(broker_leaving(&partition(1, &[1, 2]), BrokerId(1), &|_| false), None, "broker 2 is down");
+        assert_eq!(broker_leaving(&partition(1, &[1, 2]), BrokerId(1), &|_| false, &RULES), None, "broker 2 is down");
     }
 
     #[test]
@@ -296,6 +370,56 @@ mod tests {
         let unclean = ElectionRules { unclean: true, ..RULES };
         let next = broker_gone(&partition(1, &[1]), BrokerId(1), &|id| id == BrokerId(3), &unclean).unwrap();
         assert_eq!((next.leader, next.in_sync_replicas), (Some(BrokerId(3)), ids(&[3])));
+    }
+
+    const TWO: ElectionRules = ElectionRules { min_insync_replicas: 2, ..RULES };
+
+    fn returned(from: &PartitionImage, broker: i32, kept: Kept, live: &[i32], rules: &ElectionRules) -> PartitionImage {
+        let live = ids(live);
+        broker_returns(from, BrokerId(broker), kept, &|id| live.contains(&id), rules).unwrap_or_else(|| from.clone())
+    }
+
+    #[test]
+    fn whoever_leaves_below_min_insync_replicas_may_lead_when_the_last_one_has_lost_its_disk() {
+        let two = broker_gone(&partition(1, &[1, 2, 3]), BrokerId(3), &|_| true, &TWO).unwrap();
+        assert_eq!((two.in_sync_replicas.len(), &two.eligible_leader_replicas), (2, &ids(&[])), "two suffice");
+        let one = broker_leaving(&two, BrokerId(2), &|_| true, &TWO).unwrap();
+        assert_eq!((&one.in_sync_replicas, &one.eligible_leader_replicas), (&ids(&[1]), &ids(&[2])));
+        let none = broker_gone(&one, BrokerId(1), &|_| false, &TWO).unwrap();
+        assert_eq!((none.leader, &none.in_sync_replicas), (None, &ids(&[1])));
+        let lost = returned(&none, 1, Kept::Nothing, &[], &TWO);
+        assert_eq!((&lost.in_sync_replicas, &lost.lost_replicas), (&ids(&[]), &ids(&[1])));
+        assert_eq!(broker_back(&lost, &|id| id == BrokerId(1), &TWO), None, "it has nothing");
+        let led = broker_back(&lost, &|_| true, &TWO).unwrap();
+        assert_eq!((led.leader, &led.in_sync_replicas), (Some(BrokerId(2)), &ids(&[2])));
+        let again = PartitionImage { eligible_leader_replicas: ids(&[]), ..led };
+        let both = [(BrokerId(2), None), (BrokerId(1), Some(9))].to_vec();
+        let IsrProposal { leader_epoch, partition_epoch, .. } =
+            proposal(again.leader_epoch.0, again.partition_epoch, &[]);
+        let proposed = IsrProposal { leader: BrokerId(2), leader_epoch, partition_epoch, in_sync_replicas: both };
+        let full = alter_partition(&again, &proposed, &|_| Some(9), &TWO).unwrap();
+        assert_eq!(full.lost_replicas, ids(&[]), "it has everything again");
+    }
+
+    #[test]
+    fn an_unclean_leader_is_one_that_has_a_log_if_there_is_any() {
+        let before = PartitionImage { leader: None, ..partition(1, &[1]) };
+        let lost = returned(&before, 1, Kept::Nothing, &[1], &RULES);
+        assert_eq!((lost.leader, &lost.in_sync_replicas), (None, &ids(&[])), "one was enough: nobody is eligible");
+        let unclean = ElectionRules { unclean: true, ..RULES };
+        assert_eq!(broker_back(&lost, &|_| true, &unclean).unwrap().leader, Some(BrokerId(2)));
+        assert_eq!(broker_back(&lost, &|id| id == BrokerId(1), &unclean).unwrap().leader, Some(BrokerId(1)));
+    }
+
+    #[test]
+    fn the_last_in_sync_replica_gives_way_after_a_crash_only_to_one_that_is_there() {
+        let before = PartitionImage { leader: None, eligible_leader_replicas: ids(&[2]), ..partition(1, &[1]) };
+        let waits = returned(&before, 1, Kept::AllButTheEnd, &[3], &TWO);
+        assert_eq!((&waits.in_sync_replicas, &waits.eligible_leader_replicas), (&ids(&[1]), &ids(&[2])));
+        let gives_way = returned(&before, 1, Kept::AllButTheEnd, &[2], &TWO);
+        assert_eq!((&gives_way.in_sync_replicas, &gives_way.eligible_leader_replicas), (&ids(&[]), &ids(&[2])));
+        let later = returned(&before, 2, Kept::AllButTheEnd, &[1], &TWO);
+        assert_eq!(later.eligible_leader_replicas, ids(&[]), "its end may be lost");
     }
 
     #[test]

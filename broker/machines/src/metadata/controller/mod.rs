@@ -16,7 +16,7 @@ use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
 use serde::{Deserialize, Serialize};
 
 use super::placement::Candidates;
-use super::{ConfigResource, MetadataImage, PartitionImage, PartitionRecord, Record, Settings};
+use super::{ConfigResource, MetadataImage, PartitionImage, PartitionRecord, Record, Settings, TopicImage};
 
 pub use alter_configs::{AlterConfigsError, ConfigChange, ConfigOperation};
 pub use alter_partition::{AlteredPartition, PartitionProposal};
@@ -166,8 +166,8 @@ pub struct Context<'a> {
     pub new_id: &'a mut dyn FnMut() -> Uuid,
     /// What settings may be.
     pub rules: ConfigRules<'a>,
-    /// What counts in elections, by a topic's own settings.
-    pub elections: &'a dyn Fn(&Settings) -> ElectionRules,
+    /// What counts in elections, by the settings of all and a topic's own.
+    pub elections: &'a dyn Fn(&MetadataImage, &Settings) -> ElectionRules,
     /// Partitions of a topic that does not say how many.
     pub default_partitions: i32,
     /// Replicas of a topic that does not say how many.
@@ -204,13 +204,13 @@ pub fn decide(image: &MetadataImage, command: &Command, context: &mut Context<'_
             Reply::ShuttingDown(fencing::controlled_shutdown(&mut draft, *life, context))
         }
         Command::ReplicasOffline { life, partitions } => {
-            Reply::Broker(fencing::replicas_offline(&mut draft, *life, partitions))
+            Reply::Broker(fencing::replicas_offline(&mut draft, *life, partitions, context))
         }
         Command::AlterPartition { proposer, partitions } => {
             Reply::PartitionsAltered(alter_partition::decide(&mut draft, *proposer, partitions, context))
         }
         Command::ElectLeaders { kind, partitions } => {
-            Reply::LeadersElected(elect_leaders::decide(&mut draft, *kind, partitions.as_deref()))
+            Reply::LeadersElected(elect_leaders::decide(&mut draft, *kind, partitions.as_deref(), context))
         }
         Command::AlterPartitionReassignments { reassignments, allow_replication_factor_change } => Reply::Reassigned(
             reassignment::decide(&mut draft, reassignments, *allow_replication_factor_change, context),
@@ -225,6 +225,9 @@ pub fn decide(image: &MetadataImage, command: &Command, context: &mut Context<'_
     };
     Outcome { records: if validate_only { Vec::new() } else { draft.records }, reply }
 }
+
+/// What becomes of a partition of a topic; none: it stays as it is.
+type Change<'a> = dyn Fn(&MetadataImage, (&TopicImage, &PartitionImage), &ElectionRules) -> Option<PartitionImage> + 'a;
 
 /// The image as it will be, and the records that make it so: later parts of a command see the earlier ones.
 struct Draft {
@@ -253,16 +256,12 @@ impl Draft {
     }
 
     /// Changes each partition that `change` wants changed; it sees the image as it is before the first of them.
-    fn change_partitions(
-        &mut self,
-        context: &Context<'_>,
-        change: &dyn Fn(&MetadataImage, &PartitionImage, &ElectionRules) -> Option<PartitionImage>,
-    ) {
+    fn change_partitions(&mut self, context: &Context<'_>, change: &Change<'_>) {
         let image = self.image.clone();
         for topic in image.topics() {
-            let rules = (context.elections)(&topic.config);
+            let rules = (context.elections)(&image, &topic.config);
             for partition in &topic.partitions {
-                if let Some(next) = change(&image, partition, &rules) {
+                if let Some(next) = change(&image, (topic, partition), &rules) {
                     self.push(Record::Partition(next.to_record(topic.id)));
                 }
             }

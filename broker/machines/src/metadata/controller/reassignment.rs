@@ -7,7 +7,7 @@
 use forebay_broker_wire::types::{BrokerId, PartitionIndex};
 use serde::{Deserialize, Serialize};
 
-use super::leadership::{ElectionRules, changed, elect};
+use super::leadership::{ElectionRules, changed, elect, remember_eligible};
 use super::{Context, Draft, replicas_fault};
 use crate::metadata::{MetadataImage, PartitionImage, Record};
 
@@ -86,7 +86,7 @@ fn reassign(
     let Some((topic, partition)) = found else {
         return Err(ReassignError::UnknownPartition { topic: name(), partition: index });
     };
-    let rules = (context.elections)(&topic.config);
+    let rules = (context.elections)(&draft.image, &topic.config);
     let may_lead = |id| draft.image.may_lead(id);
     let next = match &wanted.replicas {
         Some(target) => {
@@ -134,6 +134,7 @@ pub(super) fn begin(
     next.replicas = target.iter().chain(&removing).copied().collect();
     next.adding_replicas = target.iter().copied().filter(|id| !is_original(id)).collect();
     next.removing_replicas = removing;
+    remember_eligible(partition, &mut next, rules);
     let next = complete(&next, live, rules).unwrap_or(next);
     changed(partition, next)
 }
@@ -158,6 +159,7 @@ pub(super) fn complete(
     next.in_sync_replicas.retain(|id| !goes(id));
     next.adding_replicas.clear();
     next.removing_replicas.clear();
+    remember_eligible(partition, &mut next, rules);
     if next.leader.as_ref().is_some_and(goes) {
         elect(&mut next, live, rules);
         next.leader?; // the leader stays until another one is there
@@ -179,6 +181,7 @@ fn call_off(
     if next.in_sync_replicas.is_empty() {
         return Err(ReassignError::OnlyNewInSync);
     }
+    remember_eligible(partition, &mut next, rules);
     if next.leader.as_ref().is_some_and(is_new) {
         elect(&mut next, live, rules);
         next.leader.ok_or(ReassignError::OnlyNewInSync)?;
@@ -193,7 +196,7 @@ mod tests {
 
     use super::*;
 
-    const RULES: ElectionRules = ElectionRules { unclean: false, mutation: None };
+    const RULES: ElectionRules = ElectionRules { unclean: false, min_insync_replicas: 1, mutation: None };
 
     fn ids(ids: &[i32]) -> Vec<BrokerId> {
         ids.iter().copied().map(BrokerId).collect()

@@ -170,7 +170,7 @@ fn decide_one(config: &BrokerConfig, image: &MetadataImage, command: &Command) -
         default_partitions: broker_number(config, image, "num.partitions").unwrap_or(config.num_partitions),
         default_replication_factor: broker_number(config, image, "default.replication.factor")
             .unwrap_or(config.default_replication_factor),
-        elections: &|settings: &Settings| rules::elections(config, image, settings),
+        elections: &|image: &MetadataImage, settings: &Settings| rules::elections(config, image, settings),
     };
     let outcome = decide(image, command, &mut context);
     (outcome.records, outcome.reply)

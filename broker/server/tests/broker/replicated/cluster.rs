@@ -41,19 +41,23 @@ impl Cluster {
         let ports = held.chunks(2).map(|pair| (pair[0].1, pair[1].1)).collect();
         drop(held);
         let mut cluster = Self { dirs, ports, settings, brokers: (0..3).map(|_| None).collect() };
+        cluster.start_all();
+        cluster
+    }
+
+    /// At once: none of them gets far alone.
+    pub(super) fn start_all(&mut self) {
+        let cluster = &*self;
         let started: Vec<_> = std::thread::scope(|scope| {
-            let starting: Vec<_> = (0..3)
-                .map(|id| {
-                    scope.spawn({
-                        let cluster = &cluster;
-                        move || cluster.run(id)
-                    })
-                })
-                .collect();
+            let starting: Vec<_> = (0..3).map(|id| scope.spawn(move || cluster.run(id))).collect();
             starting.into_iter().map(|starting| Some(starting.join().unwrap())).collect()
         });
-        cluster.brokers = started;
-        cluster
+        self.brokers = started;
+    }
+
+    /// SIGTERM, and waits for the end.
+    pub(super) fn stop(&mut self, id: usize) {
+        assert!(self.brokers[id].take().unwrap().terminate(), "broker {id} ends cleanly");
     }
 
     fn run(&self, id: usize) -> BrokerProcess {
