@@ -113,6 +113,7 @@ pub(super) fn registration(id: i32, cluster: &str) -> BrokerRegistration {
         incarnation: Uuid::ZERO,
         clean_shutdown: true,
         logs: None,
+        vanished_logs: Logs::new(),
     }
 }
 

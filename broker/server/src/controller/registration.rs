@@ -1,10 +1,10 @@
 //! A broker registers: at its start, and again when the controller has given its life up although the process goes on.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context;
-use forebay_broker_machines::metadata::{BrokerRegistration, Command, RegisterError, Reply};
+use forebay_broker_machines::metadata::{BrokerRegistration, Command, Logs, RegisterError, Reply};
+use forebay_broker_storage::LogName;
 use forebay_broker_wire::types::PartitionIndex;
 use tokio::time::sleep;
 
@@ -20,22 +20,20 @@ impl Broker {
         let clean = self.partitions.dirs.iter().all(|dir| dir.log_dir.was_clean());
         // With one log dir it is plain what is lost when that is another one.
         let several = self.partitions.dirs.len() + self.failed_dirs.len() > 1;
-        self.register_as(clean, several.then(|| self.partitions.logs_found())).await
+        let found = several.then(|| by_topic(&self.partitions.logs_found()));
+        let vanished = self.partitions.dirs.iter().flat_map(|dir| dir.log_dir.missing_logs());
+        self.register_as(clean, found, by_topic(vanished)).await
     }
 
     /// The process goes on, and its logs are what they were.
     pub(super) async fn register_again(&self) {
-        if let Err(error) = self.register_as(true, None).await {
+        if let Err(error) = self.register_as(true, None, Logs::new()).await {
             tracing::error!("{error:#}");
             sleep(TRY_AGAIN).await;
         }
     }
 
-    async fn register_as(
-        &self,
-        clean_shutdown: bool,
-        logs: Option<BTreeMap<String, Vec<PartitionIndex>>>,
-    ) -> anyhow::Result<()> {
+    async fn register_as(&self, clean_shutdown: bool, logs: Option<Logs>, vanished_logs: Logs) -> anyhow::Result<()> {
         let directories = self.partitions.dirs.iter().map(|dir| dir.log_dir.identity().directory_id);
         let failed = self.failed_dirs.iter().filter_map(|dir| dir.directory_id);
         let registration = BrokerRegistration {
@@ -45,6 +43,7 @@ impl Broker {
             endpoints: self.endpoints().to_vec(),
             directories: directories.chain(failed).collect(),
             logs,
+            vanished_logs,
             incarnation: self.incarnation,
             clean_shutdown,
         };
@@ -94,4 +93,12 @@ impl Broker {
             }
         }
     }
+}
+
+fn by_topic<'a>(names: impl IntoIterator<Item = &'a LogName>) -> Logs {
+    let mut logs = Logs::new();
+    for log in names {
+        logs.entry(log.topic.clone()).or_default().push(PartitionIndex(log.partition));
+    }
+    logs
 }

@@ -13,7 +13,7 @@ mod open;
 mod per_dir;
 mod strays;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -147,13 +147,9 @@ impl PartitionTable {
         self.open.read().get(&(topic_id, index)).cloned()
     }
 
-    /// The logs that were found at start, by topic.
-    pub(crate) fn logs_found(&self) -> BTreeMap<String, Vec<PartitionIndex>> {
-        let mut logs = BTreeMap::<_, Vec<_>>::new();
-        for log in self.following.lock().located.keys() {
-            logs.entry(log.topic.clone()).or_default().push(PartitionIndex(log.partition));
-        }
-        logs
+    /// The logs that were found at start.
+    pub(crate) fn logs_found(&self) -> Vec<LogName> {
+        self.following.lock().located.keys().cloned().collect()
     }
 
     /// A log that was found is gone.

@@ -12,6 +12,9 @@ use crate::metadata::{BrokerImage, BrokerRecord, Endpoint, Record, TopicImage};
 /// Producer ids in a block.
 pub const PRODUCER_ID_BLOCK_SIZE: i64 = 1000;
 
+/// Partitions by topic.
+pub type Logs = BTreeMap<String, Vec<PartitionIndex>>;
+
 /// What a broker says when it starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokerRegistration {
@@ -27,7 +30,10 @@ pub struct BrokerRegistration {
     pub directories: Vec<Uuid>,
     /// The partitions that it has logs of, by topic: from a broker with several log dirs of which one was begun anew.
     #[serde(default)]
-    pub logs: Option<BTreeMap<String, Vec<PartitionIndex>>>,
+    pub logs: Option<Logs>,
+    /// The partitions whose logs it had in these log dirs and has no more.
+    #[serde(default)]
+    pub vanished_logs: Logs,
     /// One life of its process.
     pub incarnation: Uuid,
     /// It stopped in order before: its logs end where they ended.
@@ -138,9 +144,9 @@ fn replaced_a_dir(known: Option<&BrokerImage>, directories: &[Uuid]) -> bool {
 }
 
 fn kept(registration: &BrokerRegistration, replaced: bool, (topic, index): (&TopicImage, PartitionIndex)) -> Kept {
-    let logs = registration.logs.as_ref();
-    let has = logs.is_some_and(|logs| logs.get(&*topic.name).is_some_and(|partitions| partitions.contains(&index)));
-    match (replaced && !has, registration.clean_shutdown) {
+    let among = |logs: &Logs| logs.get(&*topic.name).is_some_and(|partitions| partitions.contains(&index));
+    let lost_with_a_dir = replaced && !registration.logs.as_ref().is_some_and(among);
+    match (lost_with_a_dir || among(&registration.vanished_logs), registration.clean_shutdown) {
         (true, _) => Kept::Nothing,
         (false, false) => Kept::AllButTheEnd,
         (false, true) => Kept::Whole,

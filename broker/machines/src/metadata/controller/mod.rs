@@ -20,7 +20,7 @@ use super::{ConfigResource, MetadataImage, PartitionImage, PartitionRecord, Reco
 
 pub use alter_configs::{AlterConfigsError, ConfigChange, ConfigOperation};
 pub use alter_partition::{AlteredPartition, PartitionProposal};
-pub use brokers::{BrokerRegistration, PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock, RegisterError, UnregisterError};
+pub use brokers::{BrokerRegistration, Logs, PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock, RegisterError, UnregisterError};
 pub use create_partitions::{CreatePartitionsError, NewPartitions};
 pub use create_topics::{CreateTopicError, CreatedTopic, NewTopic};
 pub use delete_topics::{DeleteTopicError, DeletedTopic, TopicReference};

@@ -10,11 +10,11 @@ fn what_was_acknowledged_stays_when_all_stop_and_the_last_one_loses_its_disk() {
     for number in 0..50 {
         cluster.produce("orders", &number.to_string());
     }
-    for last in [0, 2] {
+    for (last, lost) in [(0, ""), (2, ""), (1, "orders-0")] {
         // Each leaves the in-sync replicas when it stops; the last one is alone in them.
         (0..3).filter(|id| *id != last).for_each(|id| cluster.stop(id));
         cluster.stop(last);
-        std::fs::remove_dir_all(cluster.data(last)).unwrap();
+        std::fs::remove_dir_all(cluster.data(last).join(lost)).unwrap();
         cluster.start_all();
         cluster.await_records("orders", 50);
         cluster.await_in_sync("orders", 3);
