@@ -134,10 +134,11 @@ impl Broker {
         let metrics = Metrics::new().context("cannot set up the metrics")?;
         let claimed = log_dirs::claim(&config)?;
         let located = claimed.locate_logs()?;
-        let from_others = config.quorum.is_some();
+        let from_others = config.quorum.as_ref().is_some_and(|quorum| quorum.names_others(config.broker_id));
         let quorum = OpenQuorum {
             log_dir: Arc::clone(claimed.home(from_others)?),
             partition: located.keys().min().filter(|_| !from_others).cloned(),
+            knows_cluster: claimed.knows_cluster(&located),
             cluster_id: claimed.cluster_id.clone(),
             broker_id: BrokerId(config.broker_id),
             settings: config.quorum.clone(),

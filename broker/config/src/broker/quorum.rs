@@ -32,6 +32,14 @@ pub struct QuorumVoter {
 }
 
 /// Takes the controller listener out of `listeners`; none in a cluster of one broker.
+impl QuorumSettings {
+    /// Whether other brokers than this one vote.
+    #[must_use]
+    pub fn names_others(&self, broker_id: i32) -> bool {
+        self.voters.iter().any(|voter| voter.broker_id != broker_id)
+    }
+}
+
 pub(super) fn quorum(
     r: &mut Reader<'_>,
     broker_id: i32,

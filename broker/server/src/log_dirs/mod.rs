@@ -1,10 +1,12 @@
 //! The log directories at start: which of them can be used, whose they are, what lies where.
 //!
-//! What must hold: one disk of several that can't be used keeps the others from nothing, unless the metadata is on it; a directory of another
+//! What must hold: one disk of several that can't be used keeps the others from nothing, unless the metadata is on it and no other
+//! broker has it; a directory of another
 //! cluster or broker, or one that another process holds, is an error of the whole start, since somebody has mixed something up; a directory that
 //! had partitions and is empty now is not begun anew unless it is plainly another disk; and nothing is written before all that is settled.
 
 mod known;
+mod moved;
 #[cfg(test)]
 mod tests;
 
@@ -76,6 +78,7 @@ pub(crate) fn claim(config: &BrokerConfig) -> anyhow::Result<Claimed> {
         tracing::error!(dir = %dir.path.display(), reason = %dir.reason, "starting without a log dir: its partitions are offline");
     }
     known::write(&claimed.dirs, &claimed.known());
+    moved::set_aside(&claimed.dirs)?;
     Ok(claimed)
 }
 
@@ -176,11 +179,25 @@ impl Claimed {
                 (found, _) => Ok(found?),
             };
         }
-        let context = || format!("the cluster's metadata must be on a disk that is missing: {}", words(&self.failed));
-        let home = home(&self.dirs).with_context(context)?;
-        let has_metadata = home.logs()?.iter().any(|log| log.topic == CLUSTER_METADATA_TOPIC);
-        ensure!(has_metadata, context());
-        Ok(home)
+        let has_metadata =
+            |dir: &LogDir| Ok::<_, anyhow::Error>(dir.logs()?.iter().any(|log| log.topic == CLUSTER_METADATA_TOPIC));
+        match home(&self.dirs) {
+            Ok(home) if has_metadata(home)? => return Ok(home),
+            Ok(_) | Err(HomeError::Lost { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let words = words(&self.failed);
+        let Some(first) = self.dirs.first().filter(|_| from_others) else {
+            bail!("the cluster's metadata must be on a disk that is missing: {words}");
+        };
+        tracing::warn!(dir = %first.path().display(), missing = words, "the metadata comes from the other brokers: its disk is missing");
+        moved::begin(first, self.failed.iter().filter_map(|dir| dir.directory_id))?;
+        Ok(first)
+    }
+
+    /// Whether this broker has been part of a cluster, though it may have lost the metadata: then it founds none.
+    pub(crate) fn knows_cluster(&self, located: &HashMap<LogName, usize>) -> bool {
+        !located.is_empty() || !self.failed.is_empty()
     }
 
     /// Which directory has which log. The metadata log is not a partition that clients see.

@@ -115,3 +115,23 @@ fn one_log_in_two_directories_is_told_and_nothing_is_chosen() {
     let error = claim_all(&paths).unwrap().locate_logs().unwrap_err().to_string();
     assert!(error.contains("both have orders-0"), "{error}");
 }
+
+#[test]
+fn the_metadata_moves_to_another_disk_where_others_have_it_and_the_old_log_is_set_aside() {
+    let root = tempfile::tempdir().unwrap();
+    let paths = ran_before(root.path());
+    let away = root.path().join("away");
+    fs::rename(&paths[0], &away).unwrap();
+    let alone = claim_all(&paths).unwrap();
+    let error = alone.home(false).unwrap_err().to_string();
+    assert!(error.contains("must be on a disk that is missing"), "{error}");
+    assert!(!paths[1].join("__cluster_metadata-0").exists());
+    assert_eq!(alone.home(true).unwrap().path(), paths[1]);
+    assert!(alone.knows_cluster(&HashMap::new()), "it founds no cluster");
+    drop(alone);
+    assert_eq!(claim_all(&paths).unwrap().home(true).unwrap().path(), paths[1], "and stays there");
+    fs::rename(&away, &paths[0]).unwrap();
+    let back = claim_all(&paths).unwrap();
+    assert_eq!(back.home(true).unwrap().path(), paths[1]);
+    assert!(paths[0].join("__cluster_metadata-0.replaced").exists());
+}

@@ -78,6 +78,8 @@ pub(crate) struct OpenQuorum {
     pub(crate) log_dir: Arc<LogDir>,
     /// One that a log dir has of a broker that is alone: then there is metadata too, or it is lost.
     pub(crate) partition: Option<LogName>,
+    /// The broker has data of a cluster: if it knows of no metadata, it has lost it.
+    pub(crate) knows_cluster: bool,
     pub(crate) cluster_id: String,
     pub(crate) broker_id: BrokerId,
     /// None: alone.
@@ -109,6 +111,7 @@ pub(crate) struct Quorum {
     heard_at: Mutex<Option<Instant>>,
     tasks: Mutex<JoinSet<()>>,
     snapshot_after_bytes: u64,
+    knows_cluster: bool,
     /// Leaders whose end is being looked into.
     pub(super) mourned: Mutex<BTreeSet<VoterId>>,
     /// Cancelled when this broker can take part no more, because its disk or its log failed.
@@ -126,7 +129,8 @@ impl std::fmt::Debug for Quorum {
 impl Quorum {
     /// Opens log and image and starts to take part; nothing is waited for.
     pub(crate) async fn open(open: OpenQuorum) -> Result<Arc<Self>, OpenQuorumError> {
-        let OpenQuorum { log_dir, partition, cluster_id, broker_id, settings, address, snapshot_after_bytes } = open;
+        let OpenQuorum { log_dir, partition, knows_cluster, .. } = open;
+        let OpenQuorum { cluster_id, broker_id, settings, address, snapshot_after_bytes, .. } = open;
         let opened = tokio::task::spawn_blocking(move || open_files(&log_dir, partition.as_ref())).await;
         let (log, machine) = opened.map_err(|error| OpenQuorumError::Raft(error.to_string()))??;
         let own = VoterId { broker: broker_id, directory: log.directory() };
@@ -152,6 +156,7 @@ impl Quorum {
             heard_at: Mutex::default(),
             tasks: Mutex::default(),
             snapshot_after_bytes,
+            knows_cluster,
             mourned: Mutex::default(),
             failed: CancellationToken::new(),
             closing: CancellationToken::new(),
@@ -263,7 +268,7 @@ impl Quorum {
         Welcome {
             cluster_id: self.peers.hello.cluster_id.clone(),
             voter: self.own,
-            pristine: self.log.is_pristine(),
+            pristine: self.log.is_pristine() && !self.knows_cluster,
             leader: self.leader(),
         }
     }

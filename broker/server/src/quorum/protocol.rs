@@ -37,7 +37,7 @@ pub(super) struct Hello {
 pub(crate) struct Welcome {
     pub(crate) cluster_id: String,
     pub(crate) voter: VoterId,
-    /// It has never voted, and has no entry: it knows of no cluster.
+    /// It has never voted, and has no entry nor anything else: it knows of no cluster.
     pub(crate) pristine: bool,
     /// Whom it takes for the leader.
     pub(crate) leader: Option<Leader>,

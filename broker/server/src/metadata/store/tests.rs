@@ -43,6 +43,7 @@ impl Alone {
         let open = OpenQuorum {
             log_dir: Arc::clone(dir),
             partition: None,
+            knows_cluster: false,
             cluster_id: CLUSTER.to_owned(),
             broker_id: BrokerId(0),
             settings: None,

@@ -1,7 +1,7 @@
 //! Who belongs to the quorum: how a cluster is founded, how a broker finds it again, and who votes.
 //!
 //! What must hold: a cluster is founded once, by all its voters together: only when each of them says that it knows of none, because one
-//! that is silent may be the last that has the data. A broker whose disk is new joins as a learner, and votes in the place of its lost
+//! that is silent may be the last that has the data; nor by a broker that has partitions, which has lost its metadata. A broker whose disk is new joins as a learner, and votes in the place of its lost
 //! disk only when it has the log; so two disks lost at once never make a majority that knows nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
