@@ -6,7 +6,7 @@
 //!   disk hangs, and for no other reason; a controller that is new, or was itself held up, gives everybody a whole session, since it could not have heard them; only
 //!   of the one before it does it know how long it has been silent;
 //! - a life that was found dead does not come back: a word of it that was under way when it died must not unfence it;
-//! - a broker is unfenced only when it is ready and works by an image that has its registration;
+//! - a broker is unfenced only when it says, after it was fenced, that it is ready, and works by an image that has its registration;
 //! - without other brokers there is nothing to wait for: no deadline, no wake-up.
 
 use std::collections::BTreeMap;
@@ -186,8 +186,11 @@ impl Machine {
             let Some(broker) = image.broker(*id).filter(|broker| broker.epoch == session.broker_epoch) else {
                 continue;
             };
+            let fault = session.fault(*id == self.own, now, self.session_timeout);
             if !broker.fenced {
-                if let Some(why) = session.fault(*id == self.own, now, self.session_timeout) {
+                if let Some(why) = fault {
+                    // What it said before counts no more.
+                    session.can_serve = false;
                     actions.push(Action::Fence { life, why });
                 } else if session.probe == Probe::Wanted {
                     session.probe = Probe::Running;
@@ -197,7 +200,7 @@ impl Machine {
                 if !lost.is_empty() {
                     actions.push(Action::TakeOffline(life, lost));
                 }
-            } else if session.can_serve && !session.dead && !broker.in_controlled_shutdown {
+            } else if session.can_serve && fault.is_none() && !broker.in_controlled_shutdown {
                 actions.push(Action::Unfence(life));
             }
         }
@@ -331,6 +334,21 @@ mod tests {
         assert_eq!(machine.heartbeat(&beat(life(1, 2)), &image, ms(2_000)), HeartbeatAnswer::Live);
         let fenced = run(&mut machine, &image, ms(2_000), ms(9_000));
         assert_eq!(fenced, [(ms(5_000), Action::Fence { life: life(1, 2), why: Why::Silent })]);
+    }
+
+    #[test]
+    fn a_silent_broker_stays_fenced_until_it_is_heard_of() {
+        let live = image(&[(0, 1, false), (1, 2, false)]);
+        let mut machine = settled(&live);
+        machine.heartbeat(&beat(life(1, 2)), &live, ms(10));
+        let (at, fence) = run(&mut machine, &live, ms(10), ms(9_000)).remove(0);
+        assert_eq!(fence, Action::Fence { life: life(1, 2), why: Why::Silent });
+        let fenced = image(&[(0, 1, false), (1, 2, true)]);
+        for later in [1, 100, 60_000] {
+            assert_eq!(machine.due(&fenced, at + ms(later)), [], "also when the controller itself was held up");
+        }
+        machine.heartbeat(&beat(life(1, 2)), &fenced, at + ms(60_010));
+        assert_eq!(machine.due(&fenced, at + ms(60_010)), [Action::Unfence(life(1, 2))]);
     }
 
     #[test]
