@@ -5,6 +5,7 @@
 
 mod broker;
 mod data_dir;
+mod former;
 mod settings;
 mod state;
 mod subscription;
@@ -50,6 +51,7 @@ const ASK_EVERY: Duration = Duration::from_millis(10);
 pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let manifests = manifest::read(&args.files)?;
     let data = DataDir::open(&args.data)?;
+    former::await_end(data.path()).await;
     let brokers = prepare(&manifests, &data, &args)?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
