@@ -152,6 +152,8 @@ reasons! {
     ConfigChanged,
     /// A broker was restarted because an annotation asked for it.
     RestartRequested,
+    /// Brokers are to go: their partitions move to the others.
+    ScalingDown,
     /// Brokers are to be restarted, and wait for a maintenance window.
     MaintenanceWindow,
     /// Settings are being changed while the brokers run.

@@ -1,15 +1,17 @@
 //! What every reconcile may use, in one place.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Client;
+use forebay_crds::Cluster;
+use kube::{Client, ResourceExt};
 
 use crate::args::Args;
 use crate::backoff::Backoff;
-use crate::kafka::KafkaClusters;
+use crate::kafka::{KafkaCluster, KafkaClusters};
 use crate::kube::events::Events;
 use crate::metrics::Metrics;
-use crate::stores::Stores;
+use crate::stores::{ClusterKey, Stores};
 use crate::topic::Owners;
 
 /// Shared by all reconciles of a running operator.
@@ -25,6 +27,12 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// A Cluster's brokers.
+    pub(crate) fn kafka_of(&self, cluster: &Cluster) -> Arc<KafkaCluster> {
+        let key = ClusterKey { namespace: cluster.namespace().unwrap_or_default(), name: cluster.name_any() };
+        self.kafka.get(&key, &self.args.bootstrap_of(&key.namespace, &key.name))
+    }
+
     /// When a converged object is looked at again.
     pub(crate) fn resync(&self) -> Duration {
         Duration::from_secs(self.args.resync_seconds)

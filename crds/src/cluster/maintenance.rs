@@ -1,4 +1,4 @@
-//! When brokers may be restarted for a changed spec.
+//! When brokers may be restarted for a changed spec, and how fast partitions move.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,16 @@ impl MaintenanceWindow {
     pub fn effective_days(&self) -> Vec<Day> {
         if self.days.is_empty() { Day::ALL.to_vec() } else { self.days.clone() }
     }
+}
+
+/// How partitions are moved when brokers are taken away.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Moves {
+    /// Bytes a second that each broker sends and takes for moves; 52428800 when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub bytes_per_second: Option<i64>,
 }
 
 /// A day of the week.

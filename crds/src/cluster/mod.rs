@@ -7,10 +7,11 @@ mod maintenance;
 mod pod;
 mod status;
 
-pub use maintenance::{Day, MaintenanceWindow};
+pub use maintenance::{Day, MaintenanceWindow, Moves};
 pub use pod::PodTemplate;
 pub use status::{
     BrokerState, BrokerStatus, ClusterStatus, DiskInForce, FlushInForce, KernelInForce, NofileInForce, ThreadsInForce,
+    TuningCheck,
 };
 
 use k8s_openapi::api::core::v1::ResourceRequirements;
@@ -52,7 +53,8 @@ const OWNED_CONFIG: &str = "!['node.id', 'broker.id', 'listeners', 'advertised.l
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSpec {
-    /// Number of brokers: 1, or 3 and more. May grow, from 3 on; none is taken away.
+    /// Number of brokers: 1, or 3 and more. From 3 on it may grow and shrink, to 3: what the brokers of the highest ids have is moved
+    /// to the others before they go.
     #[schemars(range(min = 1, max = 1000))]
     pub replicas: i32,
     /// The broker's image; the operator's `--broker-image` when left out.
@@ -98,6 +100,9 @@ pub struct ClusterSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub maintenance_windows: Vec<MaintenanceWindow>,
+    /// How partitions are moved when brokers are taken away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moves: Option<Moves>,
     /// True: the operator reports but changes nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,

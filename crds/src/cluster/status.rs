@@ -36,6 +36,10 @@ pub struct ClusterStatus {
     /// The reclaim policy in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim_policy: Option<ReclaimPolicy>,
+    /// Brokers that are to go and are being emptied.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
+    pub draining: Vec<i32>,
     /// Each broker, with what it says is in force.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
@@ -65,6 +69,10 @@ pub struct BrokerStatus {
     /// The program's version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// What the spec wants of it, what is in force, and the verdict of each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub tuning: Vec<TuningCheck>,
     /// Threads in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<ThreadsInForce>,
@@ -88,6 +96,23 @@ pub struct BrokerStatus {
     pub memory_limit_bytes: Option<i64>,
 }
 
+/// A setting that the spec wants, and what is in force on a broker.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TuningCheck {
+    /// Which.
+    pub setting: String,
+    /// What the spec wants.
+    pub wanted: String,
+    /// What the broker reports.
+    pub in_force: String,
+    /// The verdict: whether that will do.
+    pub holds: bool,
+    /// Who can set it, when it does not hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
 /// What a broker is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum BrokerState {
@@ -99,6 +124,8 @@ pub enum BrokerState {
     Recovering,
     /// It serves.
     Running,
+    /// It serves, and its partitions move to others, because it is to go.
+    Draining,
     /// It stops.
     Stopping,
 }

@@ -1,5 +1,7 @@
 //! Does what the plan says, in order. A step that fails is reported and stops no other step.
 
+use forebay_broker_client::Admin;
+use forebay_broker_client::types::BrokerId;
 use forebay_crds::{Cluster, ClusterStatus, ConditionReport, ConditionType, Reason};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -10,12 +12,12 @@ use thiserror::Error;
 
 use super::dynamic;
 use super::plan::Action;
+use super::scale::{BROKER_ANNOTATION, UNREGISTERED};
 use crate::context::Context;
-use crate::kafka::brokers;
+use crate::kafka::{brokers, moves};
 use crate::kube::apply;
 use crate::kube::events::Note;
 use crate::kube::status;
-use crate::stores::ClusterKey;
 
 /// A step that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,13 +77,50 @@ async fn perform(context: &Context, cluster: &Cluster, action: &Action) -> Resul
             apply::delete_pod(client, &namespace, &one.name, &one.uid).await?;
             Ok(Note::normal(one.reason, one.why.clone()))
         }
+        Action::MarkClaim { name, mark } => {
+            apply::annotate_claim(client, &namespace, name, BROKER_ANNOTATION, *mark).await?;
+            Ok(Note::normal(Reason::ScalingDown, action.to_string()))
+        }
+        Action::Unregister { id, claims, delete } => {
+            let kafka = context.kafka_of(cluster);
+            kafka
+                .admin
+                .unregister_broker(BrokerId(*id))
+                .await
+                .map_err(|error| StepError::Brokers(error.to_string()))?;
+            for (name, uid) in claims {
+                match delete {
+                    true => apply::delete_claim(client, &namespace, name, uid).await?,
+                    false => {
+                        apply::annotate_claim(client, &namespace, name, BROKER_ANNOTATION, Some(UNREGISTERED)).await?;
+                    }
+                }
+            }
+            Ok(Note::normal(Reason::ScalingDown, action.to_string()))
+        }
+        Action::SetOnBrokers(_) | Action::Move { .. } | Action::Unthrottle(_) => {
+            ask_brokers(&context.kafka_of(cluster).admin, action).await.map_err(StepError::Brokers)
+        }
+    }
+}
+
+/// Steps that are the brokers' to do.
+async fn ask_brokers(admin: &Admin, action: &Action) -> Result<Note, String> {
+    match action {
+        Action::Move { moves, bytes_per_second, text } => {
+            moves::start(admin, moves, *bytes_per_second).await?;
+            Ok(Note::normal(Reason::ScalingDown, text.clone()))
+        }
+        Action::Unthrottle(topics) => {
+            moves::unthrottle(admin, topics).await?;
+            Ok(Note::normal(Reason::ScalingDown, action.to_string()))
+        }
         Action::SetOnBrokers(settings) => {
-            let key = ClusterKey { namespace, name: cluster.name_any() };
-            let kafka = context.kafka.get(&key, &context.args.bootstrap_of(&key.namespace, &key.name));
-            brokers::set(&kafka.admin, settings).await.map_err(StepError::Brokers)?;
+            brokers::set(admin, settings).await?;
             let text = format!("set while the brokers run, none is restarted: {}", dynamic::text(settings));
             Ok(Note::normal(Reason::ConfigApplied, text))
         }
+        other => Err(format!("{other} is not the brokers' to do")),
     }
 }
 
@@ -96,7 +135,10 @@ fn failure(action: &Action, error: &StepError) -> Failure {
         Action::Apply(_) | Action::OrphanSet { .. } | Action::ReplacePod(_) => {
             (ConditionType::Ready, Reason::KubernetesError)
         }
-        Action::SetOnBrokers(_) => (ConditionType::Ready, Reason::KafkaError),
+        Action::MarkClaim { .. } => (ConditionType::Ready, Reason::KubernetesError),
+        Action::SetOnBrokers(_) | Action::Move { .. } | Action::Unthrottle(_) | Action::Unregister { .. } => {
+            (ConditionType::Ready, Reason::KafkaError)
+        }
     };
     Failure { condition, reason, message: format!("{action}: {said}") }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::build::broker_set_name;
 use super::observe::ClaimSeen;
+use crate::kube::apply::Child;
 use crate::kube::compare;
 
 /// A claim to be enlarged.
@@ -64,6 +65,13 @@ pub(crate) fn judge(cluster: &Cluster, claims: &[ClaimSeen]) -> Disks {
         report(ConditionState::True, Reason::AsSpecified, format!("{seen} claims have the size that the spec says"))
     };
     Disks { growths, report }
+}
+
+/// A set that is desired, but for its claim templates: as long as a claim can't be enlarged, everything else goes on.
+pub(crate) fn with_live_templates(child: &Child, live: &Value) -> Child {
+    let mut value = child.value.clone();
+    value["spec"]["volumeClaimTemplates"] = live["spec"]["volumeClaimTemplates"].clone();
+    Child { value: compare::with_hash(compare::without_hash(value)), ..child.clone() }
 }
 
 /// Whether the live set's claim templates differ from the desired ones: a disk was added or has grown.

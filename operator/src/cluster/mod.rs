@@ -3,11 +3,13 @@
 mod apply;
 mod build;
 mod disks;
+mod drain;
 mod dynamic;
 mod observe;
 mod plan;
 mod report;
 mod roll;
+mod scale;
 mod settled;
 #[cfg(test)]
 mod tests;

@@ -17,14 +17,16 @@ use serde_json::Value;
 
 use super::build::{self, RESTART_ANNOTATION, config_map, labels};
 use super::roll::{self, Marks};
+use super::scale::{self, BROKER_ANNOTATION};
+use super::settled::Settled;
 use super::{dynamic, windows};
 use crate::context::Context;
 use crate::kafka::KafkaCluster;
 use crate::kafka::brokers::{self, BrokersSeen};
+use crate::kafka::moves::{self, MovesSeen};
 use crate::kafka::status;
 use crate::kube::apply;
 use crate::reconcile::ReconcileError;
-use crate::stores::ClusterKey;
 
 /// What there is.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +39,8 @@ pub(crate) struct Observed {
     pub(crate) reports: BTreeMap<String, Result<BrokerStatus, String>>,
     /// What the brokers say of the whole cluster; asked only when something is to be done that depends on it.
     pub(crate) brokers: Option<Result<BrokersSeen, String>>,
+    /// What a scale-down goes by; asked only during one.
+    pub(crate) moves: Option<Result<MovesSeen, String>>,
     /// What is set on all brokers while they run; asked only where the file has such settings and a broker is ready.
     pub(crate) set_on_brokers: Option<Result<Settings, String>>,
     /// How long the number of replicas that are behind has been the same.
@@ -47,8 +51,20 @@ pub(crate) struct Observed {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ClaimSeen {
     pub(crate) name: String,
+    pub(crate) uid: String,
+    /// What has become of its broker (`scale::BROKER_ANNOTATION`).
+    pub(crate) broker: Option<String>,
     pub(crate) requested: String,
     pub(crate) capacity: Option<String>,
+}
+
+impl ClaimSeen {
+    /// The broker of this Cluster that it belongs to.
+    pub(crate) fn broker_id(&self, cluster: &str) -> Option<i32> {
+        let (start, ordinal) = self.name.rsplit_once('-')?;
+        let ours = start.ends_with(&format!("-{}", build::broker_set_name(cluster)));
+        ordinal.parse().ok().filter(|_| ours)
+    }
 }
 
 /// A broker's pod.
@@ -73,17 +89,24 @@ pub(crate) struct PodSeen {
 
 pub(crate) async fn observe(context: &Context, cluster: &Cluster, now: Timestamp) -> Result<Observed, ReconcileError> {
     let mut observed = kubernetes(&context.client, cluster).await?;
-    let key = ClusterKey { namespace: cluster.namespace().unwrap_or_default(), name: cluster.name_any() };
-    let kafka = context.kafka.get(&key, &context.args.bootstrap_of(&key.namespace, &key.name));
-    let file = observed.children.get(&format!("ConfigMap/{}", build::config_map_name(&key.name)));
+    let kafka = context.kafka_of(cluster);
+    let file = observed.children.get(&format!("ConfigMap/{}", build::config_map_name(&cluster.name_any())));
     let any_ready = observed.pods.iter().any(|pod| pod.ready && !pod.deleting);
     if any_ready && !dynamic::of(&config_map::settings_of(file)).is_empty() {
         observed.set_on_brokers = Some(brokers::set_on_all(&kafka.admin).await);
     }
     let template = roll::template(cluster, &observed.children);
     let closed = windows::closed(&cluster.spec.maintenance_windows, now).is_some();
-    if template.is_some_and(|template| roll::asks_brokers(&observed.pods, cluster.spec.replicas, &template, closed)) {
+    let rolls =
+        template.is_some_and(|template| roll::asks_brokers(&observed.pods, cluster.spec.replicas, &template, closed));
+    let settled = Settled::of(cluster, &observed);
+    let scales = any_ready && scale::asks_brokers(cluster, &settled, &observed);
+    if rolls || scales {
         ask_brokers(&kafka, &mut observed).await;
+    }
+    if let (true, Some(Ok(seen))) = (scales, &observed.brokers) {
+        let topics = seen.partitions.iter().map(|partition| partition.topic.as_str()).collect();
+        observed.moves = Some(moves::look(&kafka.admin, &topics, &scale::leaving(cluster, &settled)).await);
     }
     Ok(observed)
 }
@@ -132,6 +155,8 @@ fn claim_seen(claim: &PersistentVolumeClaim) -> ClaimSeen {
     let capacity = claim.status.as_ref().and_then(|status| status.capacity.as_ref());
     ClaimSeen {
         name: claim.name_any(),
+        uid: claim.uid().unwrap_or_default(),
+        broker: claim.annotations().get(BROKER_ANNOTATION).cloned(),
         requested: requests.and_then(|r| r.get("storage")).map(|size| size.0.clone()).unwrap_or_default(),
         capacity: capacity.and_then(|capacity| capacity.get("storage")).map(|size| size.0.clone()),
     }

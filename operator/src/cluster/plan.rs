@@ -3,7 +3,7 @@
 //! What must always hold: converged input gives no action; one step that is refused stops no other; a Cluster that is
 //! paused or refused is reported on and not touched.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use super::disks::{self, Growth};
 use super::observe::Observed;
 use super::roll::{Replacement, Situation};
 use super::settled::{self, Settled};
-use super::{dynamic, report, roll, tuning, windows};
+use super::{dynamic, report, roll, scale, tuning, windows};
+use crate::kafka::moves::Move;
 use crate::kube::apply::{self, Child, Need};
 use crate::kube::events::Note;
 use crate::kube::status;
@@ -41,6 +42,25 @@ pub(crate) enum Action {
     ReplacePod(Replacement),
     /// Changes settings while the brokers run.
     SetOnBrokers(Settings),
+    /// Moves partitions, no faster than that.
+    Move {
+        moves: Vec<Move>,
+        bytes_per_second: i64,
+        text: String,
+    },
+    /// Takes the throttle of moves away, from these topics and from all brokers.
+    Unthrottle(BTreeSet<String>),
+    /// Notes on a claim what has become of its broker.
+    MarkClaim {
+        name: String,
+        mark: Option<&'static str>,
+    },
+    /// Takes a broker that has stopped off the list, then marks its claims or deletes them (name, uid).
+    Unregister {
+        id: i32,
+        claims: Vec<(String, String)>,
+        delete: bool,
+    },
 }
 
 impl fmt::Display for Action {
@@ -50,6 +70,16 @@ impl fmt::Display for Action {
             Self::GrowClaim(growth) => write!(f, "grow claim {} from {} to {}", growth.claim, growth.from, growth.to),
             Self::OrphanSet { name, .. } => write!(f, "orphan StatefulSet/{name}"),
             Self::ReplacePod(one) => write!(f, "replace pod {}", one.name),
+            Self::Move { moves, .. } => {
+                let moves = moves.iter().map(|one| format!("{}-{} to {:?}", one.topic, one.index, one.to));
+                write!(f, "move {}", moves.collect::<Vec<_>>().join(", "))
+            }
+            Self::Unthrottle(topics) => write!(f, "take the throttle off {} topics", topics.len()),
+            Self::MarkClaim { name, mark } => write!(f, "mark claim {name} {}", mark.unwrap_or("in use")),
+            Self::Unregister { id, claims, delete } => {
+                let claims = claims.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+                write!(f, "unregister broker {id} and {} {claims}", if *delete { "delete" } else { "keep" })
+            }
             Self::SetOnBrokers(settings) => write!(f, "set on all brokers: {}", dynamic::text(settings)),
         }
     }
@@ -64,15 +94,15 @@ pub(crate) struct Plan {
     pub(crate) requeue: Requeue,
 }
 
-/// Why nothing is done, for people.
-type Refusal = (Reason, String);
+/// Why something is not done, for people.
+pub(crate) type Refusal = (Reason, String);
 
 /// What the steps below add up to.
 #[derive(Default)]
-struct Steps {
-    actions: Vec<Action>,
+pub(crate) struct Steps {
+    pub(crate) actions: Vec<Action>,
     /// Why it is not ready, the gravest first.
-    blockers: Vec<Refusal>,
+    pub(crate) blockers: Vec<Refusal>,
 }
 
 pub(crate) fn plan(
@@ -89,7 +119,7 @@ pub(crate) fn plan(
     let refusal = settled::refuse(cluster.spec.replicas, &settled);
     let refusal = refusal.map_or(Ok(()), |message| Err((Reason::NotSupported, message)));
     let (steps, refused) = match refusal.and(desired) {
-        Ok(children) => (steps(cluster, &children, observed, &disks.growths, now), false),
+        Ok(children) => (steps(cluster, &children, observed, &settled, &disks.growths, now), false),
         // Disks grow nevertheless: they may be why the configuration was touched at all.
         Err(refusal) => (Steps { actions: growing(&disks.growths).collect(), blockers: vec![refusal] }, true),
     };
@@ -109,7 +139,12 @@ pub(crate) fn plan(
     let notes = status::changes(previous, &reports);
     let conditions = status::conditions(previous, &reports, cluster.metadata.generation, now);
     let actions = if paused { Vec::new() } else { steps.actions };
-    let status = report::status(cluster, observed, defaults, conditions);
+    let status = ClusterStatus {
+        draining: scale::draining(cluster, &settled, observed),
+        ..report::status(cluster, observed, defaults, conditions)
+    };
+    // What holds evictions goes by without a change that is watched.
+    let is_settled = is_settled && !settled.holds_evictions;
     // A window may be days away.
     let is_settled = is_settled || progress.is_some_and(|(reason, _)| reason == Reason::MaintenanceWindow);
     Plan { actions, status, notes, requeue: Requeue::After(if is_settled { resync } else { UNSETTLED }) }
@@ -133,15 +168,50 @@ fn by_id(observed: &Observed) -> BTreeMap<i32, &BrokerStatus> {
     reports.filter_map(|pod| Some((pod.ordinal, observed.reports.get(&pod.name)?.as_ref().ok()?))).collect()
 }
 
-fn steps(cluster: &Cluster, children: &[Child], observed: &Observed, growths: &[Growth], now: Timestamp) -> Steps {
-    let uid = cluster.uid().unwrap_or_default();
+fn steps(
+    cluster: &Cluster,
+    children: &[Child],
+    observed: &Observed,
+    settled: &Settled,
+    growths: &[Growth],
+    now: Timestamp,
+) -> Steps {
     let mut steps = Steps::default();
     // IMPORTANT: before everything else. A full disk may be why nothing else works.
     steps.actions.extend(growing(growths));
+    let unmark = scale::unmark(cluster, observed);
     for child in children {
-        let live = observed.children.get(&child.key());
-        let need = apply::need(child, live, &uid);
-        let is_set = child.resource.kind == "StatefulSet";
+        // IMPORTANT: a broker must not come while its claims say that it was emptied: it would be let go as it is.
+        match child.resource.kind == "StatefulSet" && !unmark.is_empty() {
+            true => steps
+                .blockers
+                .push((Reason::BrokersStarting, "claims of an earlier scale-down are taken up".to_owned())),
+            false => child_step(&mut steps, cluster, child, observed, growths, now),
+        }
+    }
+    steps.actions.extend(unmark);
+    settings_step(&mut steps, children, observed);
+    let rolling = steps.blockers.iter().any(|(reason, _)| *reason != Reason::DiskResizing);
+    scale::step(&mut steps, cluster, settled, observed, rolling);
+    steps
+}
+
+fn child_step(
+    steps: &mut Steps,
+    cluster: &Cluster,
+    child: &Child,
+    observed: &Observed,
+    growths: &[Growth],
+    now: Timestamp,
+) {
+    let live = observed.children.get(&child.key());
+    let is_set = child.resource.kind == "StatefulSet";
+    let enlarging = |live: &&Value| is_set && !growths.is_empty() && disks::templates_differ(&child.value, live);
+    // A new set does not enlarge old claims: its templates come when every claim has been enlarged.
+    let later = live.filter(enlarging).map(|live| disks::with_live_templates(child, live));
+    let child = later.as_ref().unwrap_or(child);
+    let need = apply::need(child, live, &cluster.uid().unwrap_or_default());
+    {
         match (need, live) {
             (Need::Conflict(why), _) => {
                 steps.blockers.push((Reason::ResourceConflict, format!("{}: {why}", child.key())));
@@ -150,11 +220,8 @@ fn steps(cluster: &Cluster, children: &[Child], observed: &Observed, growths: &[
                 steps.blockers.push((Reason::BrokersStarting, format!("{} is being deleted", child.key())));
             }
             (Need::Apply, Some(live)) if is_set && disks::templates_differ(&child.value, live) => {
-                // Only when every claim has been enlarged: a new set does not enlarge old claims.
-                if growths.is_empty() {
-                    let uid = live["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-                    steps.actions.push(Action::OrphanSet { name: child.name.clone(), uid });
-                }
+                let uid = live["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+                steps.actions.push(Action::OrphanSet { name: child.name.clone(), uid });
                 steps.blockers.push((Reason::DiskResizing, "claim templates change".to_owned()));
             }
             (Need::Apply, _) => {
@@ -163,12 +230,10 @@ fn steps(cluster: &Cluster, children: &[Child], observed: &Observed, growths: &[
                     steps.blockers.push((Reason::BrokersStarting, format!("{} is being applied", child.key())));
                 }
             }
-            (Need::Nothing, Some(_)) if is_set => roll_step(&mut steps, cluster, observed, now),
+            (Need::Nothing, Some(_)) if is_set => roll_step(steps, cluster, observed, now),
             (Need::Nothing, _) => {}
         }
     }
-    settings_step(&mut steps, children, observed);
-    steps
 }
 
 /// Settings that brokers take while they run.

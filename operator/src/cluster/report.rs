@@ -32,16 +32,18 @@ pub(crate) fn status(
         image: Some(cluster.spec.image.clone().unwrap_or_else(|| defaults.broker_image.clone())),
         threads: (threads != forebay_crds::cluster::Threads::default()).then_some(threads),
         reclaim_policy: Some(cluster.spec.effective_reclaim_policy()),
-        brokers: observed.pods.iter().map(|pod| broker(pod, observed.reports.get(&pod.name))).collect(),
+        draining: Vec::new(),
+        brokers: observed.pods.iter().map(|pod| broker(cluster, pod, observed.reports.get(&pod.name))).collect(),
         conditions,
     }
 }
 
-fn broker(pod: &PodSeen, report: Option<&Result<Status, String>>) -> BrokerStatus {
+fn broker(cluster: &Cluster, pod: &PodSeen, report: Option<&Result<Status, String>>) -> BrokerStatus {
     let status = report.and_then(|report| report.as_ref().ok());
     let state = match (pod.deleting, status.map(|status| status.state), &pod.node) {
         (true, _, _) | (_, Some(Reported::Stopping), _) => BrokerState::Stopping,
         (_, Some(Reported::Recovering), _) => BrokerState::Recovering,
+        (_, Some(Reported::Running), _) if pod.ordinal >= cluster.spec.replicas => BrokerState::Draining,
         (_, Some(Reported::Running), _) => BrokerState::Running,
         (_, Some(Reported::Starting), _) | (_, None, Some(_)) => BrokerState::Starting,
         (_, None, None) => BrokerState::Pending,
@@ -53,6 +55,7 @@ fn broker(pod: &PodSeen, report: Option<&Result<Status, String>>) -> BrokerStatu
         state,
         message: if pod.ready { None } else { pod.message.clone() },
         version: status.map(|status| status.version.clone()),
+        tuning: status.map(|status| tuning::checks(&cluster.spec, status)).unwrap_or_default(),
         threads: status.map(tuning::threads_in_force),
         nofile: status.map(tuning::nofile),
         flush: status.map(tuning::flush),

@@ -1,5 +1,6 @@
 //! What the first start of a cluster of several brokers has settled for good, read back from its children: who votes, its id, how
-//! many brokers have data. A later edit of `replicas` must not change the first two, and must not fall below the third.
+//! many brokers have data. A later edit of `replicas` must not change the first two, but that fewer vote when voters are to go, and
+//! nobody goes who has data.
 
 use forebay_broker_client::types::Uuid;
 use forebay_broker_config::{Settings, voter_count};
@@ -8,9 +9,9 @@ use kube::ResourceExt;
 use sha2::{Digest, Sha256};
 
 use super::build::{RESTART_ANNOTATION, broker_set_name, config_map, config_map_name};
-use super::dynamic;
-use super::observe::Observed;
+use super::observe::{Observed, PodSeen};
 use super::roll;
+use super::{dynamic, scale};
 
 /// What is settled; nothing is for a new cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,8 +22,10 @@ pub(crate) struct Settled {
     restart: Option<String>,
     /// Settings in the file that brokers take while they run.
     pub(crate) dynamic: Settings,
-    /// Brokers that run or have a disk.
+    /// Brokers that run or have a disk, but for those that have been emptied.
     pub(crate) brokers: i32,
+    /// A replica is not in sync, or a broker is not there: no broker that runs may be evicted.
+    pub(crate) holds_evictions: bool,
 }
 
 impl Settled {
@@ -33,25 +36,32 @@ impl Settled {
         let voters = settings.get("controller.quorum.voters").map(|voters| voters.split(',').count());
         let set = observed.children.get(&format!("StatefulSet/{}", broker_set_name(&name)));
         let running = set.and_then(|set| set["spec"]["replicas"].as_i64()).unwrap_or(0);
-        let of_broker = |claim: &str| {
-            let (start, ordinal) = claim.rsplit_once('-')?;
-            let ours = start.ends_with(&format!("-{}", broker_set_name(&name)));
-            ordinal.parse::<i32>().ok().filter(|_| ours)
+        let with_disk = observed.claims.iter().filter_map(|claim| claim.broker_id(&name));
+        let known = with_disk.chain(0..i32::try_from(running).unwrap_or(i32::MAX));
+        let is_emptied = |id: &i32| {
+            let claims = scale::claims_of(cluster, &observed.claims, *id);
+            !claims.is_empty() && claims.iter().all(|claim| claim.broker.is_some())
         };
-        let with_disk = observed.claims.iter().filter_map(|claim| of_broker(&claim.name)).max().map_or(0, |id| id + 1);
         Self {
             voters: voters.and_then(|count| i32::try_from(count).ok()),
             dynamic: dynamic::of(&settings),
             cluster_id: settings.remove("forebay.cluster.id"),
             restart: set.and_then(|set| roll::marks_of(&set["spec"]["template"]).restart),
-            brokers: i32::try_from(running).unwrap_or(i32::MAX).max(with_disk),
+            brokers: known.filter(|id| !is_emptied(id)).max().map_or(0, |id| id + 1),
+            holds_evictions: holds_evictions(cluster, observed),
         }
     }
 
-    /// How many brokers vote.
+    /// How many brokers vote: as many as at the first start, or fewer, when those that voted are to go.
     pub(crate) fn voters(&self, cluster: &Cluster) -> i32 {
         let first = if self.brokers > 0 { self.brokers } else { cluster.spec.replicas };
-        self.voters.unwrap_or_else(|| voter_count(first))
+        let voters = self.voters.unwrap_or_else(|| voter_count(first));
+        if voters > cluster.spec.replicas { voter_count(cluster.spec.replicas) } else { voters }
+    }
+
+    /// How many brokers there have to be now: those that are to go stay until they are empty.
+    pub(crate) fn replicas(&self, cluster: &Cluster) -> i32 {
+        cluster.spec.replicas.max(self.brokers)
     }
 
     /// The restart of all brokers that is asked for, or was last: an annotation that is taken away restarts nobody.
@@ -83,13 +93,28 @@ pub(crate) fn refuse(replicas: i32, settled: &Settled) -> Option<String> {
             "spec.replicas is {replicas}, and this Cluster was begun with 1 broker, alone: set it to 1, and make a new Cluster of {replicas}"
         ));
     }
-    (replicas < ran).then(|| format!("spec.replicas is {replicas}, and {ran} brokers have records: none can be taken away in this version, as nothing moves its replicas; set it to {ran}"))
+    (replicas == 1 && ran > 1).then(|| {
+        format!(
+            "spec.replicas is 1, and this Cluster of {ran} brokers has a quorum, which needs 3: set it to 3 or more"
+        )
+    })
+}
+
+/// Whether the loss of one more broker could cost something. What is not known is no reason to risk it.
+fn holds_evictions(cluster: &Cluster, observed: &Observed) -> bool {
+    let in_sync = |pod: &PodSeen| {
+        let said = observed.reports.get(&pod.name).and_then(|report| report.as_ref().ok());
+        pod.ready && !pod.deleting && said.is_some_and(|status| status.under_replicated_partitions == 0)
+    };
+    let present = i32::try_from(observed.pods.len()).unwrap_or(i32::MAX) >= cluster.spec.replicas;
+    cluster.spec.replicas > 1 && !(present && observed.pods.iter().all(in_sync))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cluster::observe::ClaimSeen;
+    use forebay_broker_config::status::BrokerStatus;
     use serde_json::json;
 
     fn cluster(replicas: i32) -> Cluster {
@@ -129,8 +154,51 @@ mod tests {
         let claims = vec![claim("data-c-broker-0"), claim("data-c-broker-4"), claim("data-other-broker-8")];
         let settled = Settled::of(&cluster(3), &Observed { claims, ..Observed::default() });
         assert_eq!(settled.brokers, 5);
-        assert!(refuse(3, &settled).unwrap().contains("5 brokers have records"));
-        assert_eq!(refuse(6, &settled), None);
+        assert_eq!((settled.replicas(&cluster(3)), settled.replicas(&cluster(6))), (5, 6));
+        assert!(refuse(1, &settled).unwrap().contains("set it to 3 or more"));
+        assert_eq!(refuse(3, &settled), None);
+    }
+
+    #[test]
+    fn brokers_that_were_emptied_may_go_and_those_that_vote_are_fewer_then() {
+        let claim = |name: &str, broker: Option<&str>| ClaimSeen {
+            name: name.to_owned(),
+            broker: broker.map(str::to_owned),
+            ..ClaimSeen::default()
+        };
+        let mut observed = Observed::default();
+        observed.children.insert("StatefulSet/c-broker".into(), json!({"spec": {"replicas": 5}}));
+        let text = "controller.quorum.voters=0@a:1,1@b:1,2@c:1,3@d:1,4@e:1\n";
+        observed.children.insert("ConfigMap/c-broker-config".into(), json!({"data": {"broker.properties": text}}));
+        observed.claims = vec![claim("data-c-broker-3", Some("emptied")), claim("data-c-broker-4", Some("emptied"))];
+        assert_eq!(Settled::of(&cluster(3), &observed).brokers, 3);
+        observed.claims.push(claim("more-c-broker-4", None));
+        let settled = Settled::of(&cluster(3), &observed);
+        assert_eq!(settled.brokers, 5, "one disk is not known to be empty");
+        assert_eq!([3, 4, 5, 9].map(|replicas| settled.voters(&cluster(replicas))), [3, 3, 5, 5]);
+    }
+
+    #[test]
+    fn evictions_are_held_while_a_replica_is_behind_and_while_a_broker_is_missing_or_says_nothing() {
+        let observed = |behind: &[Option<u64>]| {
+            let mut observed = Observed::default();
+            for (ordinal, behind) in (0..).zip(behind) {
+                let name = format!("c-broker-{ordinal}");
+                if let Some(behind) = behind {
+                    let status = BrokerStatus { under_replicated_partitions: *behind, ..BrokerStatus::default() };
+                    observed.reports.insert(name.clone(), Ok(status));
+                }
+                observed.pods.push(PodSeen { name, ordinal, ready: true, ..PodSeen::default() });
+            }
+            observed
+        };
+        let holds = |behind: &[Option<u64>]| Settled::of(&cluster(3), &observed(behind)).holds_evictions;
+        assert!(!holds(&[Some(0); 3]));
+        assert!(holds(&[Some(0), Some(1), Some(0)]) && holds(&[Some(0), None, Some(0)]) && holds(&[Some(0); 2]));
+        let mut not_ready = observed(&[Some(0); 3]);
+        not_ready.pods[1].ready = false;
+        assert!(Settled::of(&cluster(3), &not_ready).holds_evictions);
+        assert!(!Settled::of(&cluster(1), &observed(&[None])).holds_evictions, "alone: nobody else could serve anyway");
     }
 
     #[test]

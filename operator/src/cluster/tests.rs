@@ -18,7 +18,9 @@ use super::observe::{ClaimSeen, Observed, PodSeen};
 use super::plan::{Plan, desired, plan};
 use super::roll;
 use crate::kafka::brokers::{BrokersSeen, PartitionSeen};
+use crate::kafka::moves::MovesSeen;
 use crate::kube::apply::Child;
+use crate::kube::compare;
 
 fn testdata(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(folder)
@@ -72,12 +74,17 @@ struct Given {
     spec: Value,
     /// The spec by which the live children were made; none: no child exists.
     live_spec: Option<Value>,
+    /// The live set's replicas, if not those of `live_spec`.
+    live_replicas: Option<i32>,
     live_changes: BTreeMap<String, BTreeMap<String, Value>>,
     revision: String,
     pods: Vec<Pod>,
     brokers: Option<Brokers>,
     set_on_brokers: Option<BTreeMap<String, String>>,
     claims: BTreeMap<String, [String; 2]>,
+    /// Claims by what has become of their broker.
+    marks: BTreeMap<String, String>,
+    moves: Option<Moves>,
 }
 
 /// What the brokers say when they are asked.
@@ -87,6 +94,17 @@ struct Brokers {
     leader: i32,
     #[serde(default)]
     partitions: Vec<Partition>,
+}
+
+/// What the brokers say of moves.
+#[derive(Clone, Deserialize, Default)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+struct Moves {
+    moving: Vec<(String, i32)>,
+    throttled: Vec<String>,
+    bytes_per_second: Option<i64>,
+    on_disks: BTreeMap<i32, usize>,
+    at_work: BTreeMap<i32, Option<String>>,
 }
 
 #[derive(Clone, Deserialize)]
@@ -125,17 +143,6 @@ struct Expected {
 
 fn observed(given: &Given) -> Observed {
     let mut observed = Observed::default();
-    if let Some(spec) = &given.live_spec {
-        for child in desired(&cluster(spec), &defaults(), &Observed::default()).unwrap() {
-            let mut value = live(&child, &given.revision);
-            for (pointer, new) in given.live_changes.get(&child.key()).into_iter().flatten() {
-                *value.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = new.clone();
-            }
-            observed.children.insert(child.key(), value);
-        }
-    }
-    let set = observed.children.get(&format!("StatefulSet/{}", broker_set_name("c")));
-    let marks = set.map(|set| roll::marks_of(&set["spec"]["template"])).unwrap_or_default();
     for pod in &given.pods {
         let name = format!("{}-{}", broker_set_name("c"), pod.ordinal);
         if let Some(status) = &pod.status {
@@ -148,11 +155,27 @@ fn observed(given: &Given) -> Observed {
             revision: pod.revision.clone(),
             ready: pod.ready,
             message: pod.message.clone(),
-            marks: marks.clone(),
             node: Some("node-1".to_owned()),
             ..PodSeen::default()
         });
     }
+    let before = observed.clone();
+    if let Some(spec) = &given.live_spec {
+        for mut child in desired(&cluster(spec), &defaults(), &before).unwrap() {
+            if let (Some(replicas), "StatefulSet") = (given.live_replicas, child.resource.kind.as_str()) {
+                child.value["spec"]["replicas"] = replicas.into();
+                child.value = compare::with_hash(compare::without_hash(child.value));
+            }
+            let mut value = live(&child, &given.revision);
+            for (pointer, new) in given.live_changes.get(&child.key()).into_iter().flatten() {
+                *value.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = new.clone();
+            }
+            observed.children.insert(child.key(), value);
+        }
+    }
+    let set = observed.children.get(&format!("StatefulSet/{}", broker_set_name("c")));
+    let marks = set.map(|set| roll::marks_of(&set["spec"]["template"])).unwrap_or_default();
+    observed.pods.iter_mut().for_each(|pod| pod.marks = marks.clone());
     observed.brokers = given.brokers.as_ref().map(|brokers| {
         let partitions = (0..).zip(brokers.partitions.iter().cloned());
         Ok(BrokersSeen {
@@ -161,12 +184,23 @@ fn observed(given: &Given) -> Observed {
             voters: vec![0, 1, 2],
         })
     });
+    observed.moves = given.moves.clone().map(|moves| {
+        Ok(MovesSeen {
+            moving: moves.moving.into_iter().collect(),
+            throttled: moves.throttled.into_iter().collect(),
+            bytes_per_second: moves.bytes_per_second,
+            on_disks: moves.on_disks,
+            at_work: moves.at_work,
+        })
+    });
     observed.set_on_brokers = given.set_on_brokers.clone().map(Ok);
     observed.claims = given
         .claims
         .iter()
         .map(|(name, [requested, capacity])| ClaimSeen {
             name: name.clone(),
+            uid: format!("uid-of-{name}"),
+            broker: given.marks.get(name).cloned(),
             requested: requested.clone(),
             capacity: Some(capacity.clone()),
         })

@@ -2,9 +2,12 @@
 //! out.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use forebay_broker_config::status::{BrokerStatus, LogDirStatus};
-use forebay_crds::cluster::{DiskInForce, FlushInForce, Kernel, KernelInForce, NofileInForce, ThreadsInForce};
+use forebay_crds::cluster::{
+    DiskInForce, FlushInForce, Kernel, KernelInForce, NofileInForce, ThreadsInForce, TuningCheck,
+};
 use forebay_crds::{ClusterSpec, ConditionReport, ConditionState, ConditionType, Reason};
 
 use super::build::threads;
@@ -20,7 +23,8 @@ pub(crate) fn judge(spec: &ClusterSpec, reports: &BTreeMap<i32, &BrokerStatus>) 
         );
     }
     let found = reports.iter().flat_map(|(id, status)| {
-        differences(spec, status).into_iter().map(move |difference| format!("broker {id}: {difference}"))
+        let differs = checks(spec, status).into_iter().filter(|check| !check.holds);
+        differs.map(move |check| format!("broker {id}: {}", text(&check)))
     });
     let found: Vec<String> = found.collect();
     if found.is_empty() {
@@ -30,8 +34,8 @@ pub(crate) fn judge(spec: &ClusterSpec, reports: &BTreeMap<i32, &BrokerStatus>) 
     report(ConditionState::False, Reason::DiffersFromSpec, found.join("; "))
 }
 
-/// How one broker differs from the spec, each with both figures.
-fn differences(spec: &ClusterSpec, status: &BrokerStatus) -> Vec<String> {
+/// What the spec wants of one broker, what is in force there, and whether that will do.
+pub(crate) fn checks(spec: &ClusterSpec, status: &BrokerStatus) -> Vec<TuningCheck> {
     let mut found = Vec::new();
     let wanted = threads(spec);
     let threads = [
@@ -39,74 +43,81 @@ fn differences(spec: &ClusterSpec, status: &BrokerStatus) -> Vec<String> {
         ("io threads", wanted.io, status.threads.io),
         ("replica fetchers", wanted.replica_fetchers, status.threads.replica_fetchers),
     ];
-    for (what, wanted, in_force) in threads {
-        if let Some(wanted) = wanted
-            && usize::try_from(wanted) != Ok(in_force)
-        {
-            found.push(format!("{what} wanted {wanted}, in force {in_force}"));
-        }
-    }
-    if let Some(wanted) = spec.ulimits.as_ref().and_then(|ulimits| ulimits.nofile)
-        && u64::try_from(wanted).is_ok_and(|wanted| wanted > status.nofile.soft)
-    {
+    let of_threads = threads.into_iter().filter_map(|(what, wanted, in_force)| {
+        let wanted = wanted?;
+        Some(check(&what, &wanted, &in_force, usize::try_from(wanted) == Ok(in_force)))
+    });
+    found.extend(of_threads);
+    if let Some(wanted) = spec.ulimits.as_ref().and_then(|ulimits| ulimits.nofile) {
         let (soft, hard) = (status.nofile.soft, status.nofile.hard);
-        found.push(format!(
-            "nofile wanted {wanted}, in force {soft} (hard limit {hard}, set by the node's container runtime)"
-        ));
+        let holds = u64::try_from(wanted).is_ok_and(|wanted| wanted <= soft);
+        let hint = format!("hard limit {hard}, set by the node's container runtime");
+        found.push(TuningCheck { hint: (!holds).then_some(hint), ..check(&"nofile", &wanted, &soft, holds) });
     }
     found.extend(spec.disks.iter().flat_map(|disk| {
         let path = disk.effective_mount_path();
         let log_dir = status.log_dirs.iter().find(|log_dir| log_dir.path == path);
-        disk_differences(&disk.name, &path, &disk.mount_options, log_dir)
+        disk_checks(&disk.name, &path, &disk.mount_options, log_dir)
     }));
     let configured = |name: &str| spec.config.get(name).and_then(|value| value.to_string().parse::<u64>().ok());
     let flush = [("log.flush.interval.messages", status.flush.messages), ("log.flush.interval.ms", status.flush.ms)];
-    for (name, in_force) in flush {
-        if let Some(wanted) = configured(name)
-            && wanted != in_force
-        {
-            found.push(format!("{name} wanted {wanted}, in force {in_force}"));
-        }
-    }
-    found.extend(spec.kernel.iter().flat_map(|kernel| kernel_differences(kernel, status)));
+    let of_flush = flush.into_iter().filter_map(|(name, in_force)| {
+        let wanted = configured(name)?;
+        Some(check(&name, &wanted, &in_force, wanted == in_force))
+    });
+    found.extend(of_flush);
+    found.extend(spec.kernel.iter().flat_map(|kernel| kernel_checks(kernel, status)));
     found
 }
 
-fn disk_differences(name: &str, path: &str, wanted: &[String], log_dir: Option<&LogDirStatus>) -> Vec<String> {
+fn check(setting: &dyn Display, wanted: &dyn Display, in_force: &dyn Display, holds: bool) -> TuningCheck {
+    TuningCheck {
+        setting: setting.to_string(),
+        wanted: wanted.to_string(),
+        in_force: in_force.to_string(),
+        holds,
+        hint: None,
+    }
+}
+
+fn text(check: &TuningCheck) -> String {
+    let hint = check.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    format!("{} wanted {}, in force {}{hint}", check.setting, check.wanted, check.in_force)
+}
+
+fn disk_checks(name: &str, path: &str, wanted: &[String], log_dir: Option<&LogDirStatus>) -> Vec<TuningCheck> {
     let Some(log_dir) = log_dir else {
-        return vec![format!("disk {name} wanted at {path}, not among the broker's log directories")];
+        return vec![check(&format!("disk {name}"), &path, &"none of the broker's log directories", false)];
     };
     let mut found = Vec::new();
-    match &log_dir.mount_point {
-        Some(mount_point) if mount_point != path => {
-            found.push(format!("disk {name} wanted mounted at {path}, in force {mount_point}"));
-        }
-        _ => {}
+    if let Some(mount_point) = &log_dir.mount_point {
+        found.push(check(&format!("disk {name} mount point"), &path, mount_point, mount_point == path));
     }
-    let in_force = &log_dir.mount_options;
-    let missing: Vec<&str> = wanted.iter().filter(|option| !in_force.contains(option)).map(String::as_str).collect();
-    if !missing.is_empty() {
-        found.push(format!(
-            "disk {name} mount options wanted {}, in force {} (set mountOptions in its StorageClass or PersistentVolume)",
-            missing.join(","),
-            in_force.join(",")
-        ));
-    }
-    if log_dir.hung {
-        found.push(format!("disk {name} hangs: what is written there does not end"));
+    if !wanted.is_empty() {
+        let in_force = &log_dir.mount_options;
+        let missing: Vec<&str> =
+            wanted.iter().filter(|option| !in_force.contains(option)).map(String::as_str).collect();
+        let holds = missing.is_empty();
+        let shown = if holds { wanted.join(",") } else { missing.join(",") };
+        let hint = "set mountOptions in its StorageClass or PersistentVolume".to_owned();
+        found.push(TuningCheck {
+            hint: (!holds).then_some(hint),
+            ..check(&format!("disk {name} mount options"), &shown, &in_force.join(","), holds)
+        });
     }
     if log_dir.poisoned {
-        found.push(format!("disk {name} takes no more writes after a failed write or flush"));
+        found.push(check(&format!("disk {name}"), &"writes", &"none after a failed write or flush", false));
     }
     found
 }
 
-fn kernel_differences(wanted: &Kernel, status: &BrokerStatus) -> Vec<String> {
+fn kernel_checks(wanted: &Kernel, status: &BrokerStatus) -> Vec<TuningCheck> {
+    const UNREADABLE: &str = "not readable in the container";
     let in_force = kernel(status);
     let exact = |wanted: i64, found: i64| wanted == found;
     let at_least = |wanted: i64, found: i64| found >= wanted;
-    type Check = fn(i64, i64) -> bool;
-    let checks: [(&str, Option<i64>, Option<i64>, Check); 7] = [
+    type Judge = fn(i64, i64) -> bool;
+    let settings: [(&str, Option<i64>, Option<i64>, Judge); 7] = [
         ("vm.swappiness", wanted.swappiness, in_force.swappiness, exact),
         ("vm.dirty_ratio", wanted.dirty_ratio, in_force.dirty_ratio, exact),
         ("vm.dirty_background_ratio", wanted.dirty_background_ratio, in_force.dirty_background_ratio, exact),
@@ -115,21 +126,17 @@ fn kernel_differences(wanted: &Kernel, status: &BrokerStatus) -> Vec<String> {
         ("net.core.wmem_max", wanted.wmem_max, in_force.wmem_max, at_least),
         ("net.core.somaxconn", wanted.somaxconn, in_force.somaxconn, at_least),
     ];
-    let mut found = Vec::new();
-    for (name, wanted, in_force, holds) in checks {
-        match (wanted, in_force) {
-            (Some(wanted), Some(in_force)) if !holds(wanted, in_force) => {
-                found.push(format!("{name} wanted {wanted}, in force {in_force}"));
-            }
-            (Some(wanted), None) => found.push(format!("{name} wanted {wanted}, can't be read in the container")),
-            _ => {}
-        }
-    }
-    if let Some(wanted) = &wanted.transparent_hugepage
-        && in_force.transparent_hugepage.as_ref() != Some(wanted)
-    {
-        let in_force = in_force.transparent_hugepage.as_deref().unwrap_or("not readable in the container");
-        found.push(format!("transparent_hugepage wanted {wanted}, in force {in_force}"));
+    let numbers = settings.into_iter().filter_map(|(name, wanted, in_force, holds)| {
+        let wanted = wanted?;
+        Some(match in_force {
+            Some(in_force) => check(&name, &wanted, &in_force, holds(wanted, in_force)),
+            None => check(&name, &wanted, &UNREADABLE, false),
+        })
+    });
+    let mut found: Vec<TuningCheck> = numbers.collect();
+    if let Some(wanted) = &wanted.transparent_hugepage {
+        let in_force = in_force.transparent_hugepage.as_deref().unwrap_or(UNREADABLE);
+        found.push(check(&"transparent_hugepage", wanted, &in_force, in_force == wanted));
     }
     found
 }

@@ -7,6 +7,7 @@ mod batch;
 pub(crate) mod brokers;
 mod changes;
 mod looks;
+pub(crate) mod moves;
 pub(crate) mod status;
 
 use std::collections::{BTreeMap, HashMap};

@@ -145,6 +145,25 @@ pub(crate) async fn grow_claim(client: &Client, namespace: &str, name: &str, siz
     api.patch(name, &params, &Patch::Merge(&patch)).await.map(drop)
 }
 
+/// Sets an annotation of a claim, or takes it away.
+pub(crate) async fn annotate_claim(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    annotation: &str,
+    value: Option<&str>,
+) -> Result<(), kube::Error> {
+    let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+    let patch = json!({"metadata": {"annotations": {annotation: value}}});
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    api.patch(name, &params, &Patch::Merge(&patch)).await.map(drop)
+}
+
+/// Deletes exactly this claim.
+pub(crate) async fn delete_claim(client: &Client, namespace: &str, name: &str, uid: &str) -> Result<(), kube::Error> {
+    delete(client, namespace, &ApiResource::erase::<PersistentVolumeClaim>(&()), name, uid, false).await
+}
+
 /// Deletes exactly this object; `orphan` leaves what it owns.
 pub(crate) async fn delete(
     client: &Client,

@@ -29,6 +29,19 @@ pub(crate) fn with_hash(mut desired: Value) -> Value {
     desired
 }
 
+/// The same without the annotation.
+pub(crate) fn without_hash(mut desired: Value) -> Value {
+    if let Some(metadata) = desired.get_mut("metadata").and_then(Value::as_object_mut)
+        && let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut)
+    {
+        annotations.remove(HASH_ANNOTATION);
+        if annotations.is_empty() {
+            metadata.remove("annotations");
+        }
+    }
+    desired
+}
+
 /// Whether everything in `desired` is in `live`, which may hold more. Lists are compared as sets of such things, since
 /// others may add to them.
 pub(crate) fn is_within(desired: &Value, live: &Value) -> bool {

@@ -89,7 +89,7 @@ pub(crate) fn children(cluster: &Cluster, defaults: &Defaults, settled: &Settled
         Child::new(&config_map)?,
         Child::new(&services::headless(cluster))?,
         Child::new(&services::bootstrap(cluster))?,
-        Child::new(&pod_disruption_budget::build(cluster))?,
+        Child::new(&pod_disruption_budget::build(cluster, settled))?,
         Child::new(&stateful_set::build(cluster, defaults, settled, &settings))?,
     ])
 }

@@ -47,7 +47,7 @@ pub(super) fn build(cluster: &Cluster, defaults: &Defaults, settled: &Settled, s
     StatefulSet {
         metadata: metadata(cluster, broker_set_name(&name)),
         spec: Some(StatefulSetSpec {
-            replicas: Some(cluster.spec.replicas),
+            replicas: Some(settled.replicas(cluster)),
             service_name: Some(headless_service_name(&name)),
             pod_management_policy: Some("Parallel".to_owned()),
             update_strategy: Some(StatefulSetUpdateStrategy {

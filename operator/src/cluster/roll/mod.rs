@@ -170,10 +170,12 @@ pub(crate) fn next(situation: &Situation<'_>) -> Step {
             None => down.replace(said),
         };
     }
-    if let Some(pod) = pods.iter().find(|pod| !pod.ready) {
+    // Those that are to go hold nobody up: what they have is looked at partition by partition.
+    let staying = || pods.iter().filter(|pod| pod.ordinal < replicas);
+    if let Some(pod) = staying().find(|pod| !pod.ready) {
         return Step::Wait(recovering.get(&pod.name).cloned().unwrap_or(format!("{} is not ready yet", pod.name)));
     }
-    let count = i32::try_from(pods.len()).unwrap_or(i32::MAX);
+    let count = i32::try_from(staying().count()).unwrap_or(i32::MAX);
     if count < replicas {
         return Step::Wait(format!("{count} of {replicas} pods exist"));
     }
@@ -195,6 +197,14 @@ fn running(due: &[Due<'_>], said: &BrokersSeen, pods: &[PodSeen], unchanged_for:
     let behind = behind(&said.partitions, pods);
     if behind > 0 && unchanged_for < STALLED_AFTER {
         return Step::Wait(format!("{behind} replicas are catching up"));
+    }
+    let votes = |due: &&Due<'_>| said.voters.contains(&due.pod.ordinal);
+    let voting = pods.iter().filter(|pod| pod.ready && said.voters.contains(&pod.ordinal)).count();
+    if due.iter().any(|due| votes(&due)) && voting.saturating_sub(1) * 2 <= said.voters.len() {
+        let (up, all) = (voting, said.voters.len());
+        return Step::Wait(format!(
+            "{up} of {all} brokers that vote on metadata are ready: none of them can be spared"
+        ));
     }
     let (leads, others): (Vec<_>, Vec<_>) = due.iter().partition(|due| due.pod.ordinal == leader);
     // The leader goes last: each time it stops, another must take over, and it would be the next that stops.
