@@ -1,5 +1,6 @@
 //! One broker process under test: started on free ports with its data in a temporary folder, looked at through /proc, stopped.
 
+use std::ffi::OsStr;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,6 +13,8 @@ use tempfile::TempDir;
 #[derive(Debug)]
 pub(crate) struct Broker {
     program: PathBuf,
+    /// What runs it, with arguments; the program itself if empty.
+    under: Vec<String>,
     folder: TempDir,
     address: String,
     child: Option<Child>,
@@ -40,7 +43,21 @@ impl Broker {
         );
         std::fs::write(folder.path().join("broker.properties"), properties)?;
         let address = format!("127.0.0.1:{kafka}");
-        Ok(Self { program: program.to_path_buf(), folder, address, child: None })
+        Ok(Self { program: program.to_path_buf(), under: Vec::new(), folder, address, child: None })
+    }
+
+    /// Lets another program run it.
+    pub(crate) fn under<'a>(mut self, command: impl IntoIterator<Item = &'a str>) -> Self {
+        self.under = command.into_iter().map(str::to_owned).collect();
+        self
+    }
+
+    /// With more settings.
+    pub(crate) fn with(self, settings: &[&str]) -> Result<Self> {
+        let file = self.folder.path().join("broker.properties");
+        let text = std::fs::read_to_string(&file)?;
+        std::fs::write(&file, text + &settings.join("\n") + "\n")?;
+        Ok(self)
     }
 
     /// Where clients begin.
@@ -51,7 +68,9 @@ impl Broker {
     /// Starts the process; it may not listen yet.
     pub(crate) fn start(&mut self) -> Result<()> {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.folder.path().join("broker.log"))?;
-        let child = Command::new(&self.program)
+        let mut words = self.under.iter().map(OsStr::new).chain([self.program.as_os_str()]);
+        let child = Command::new(words.next().unwrap_or(self.program.as_os_str()))
+            .args(words)
             .arg("--config")
             .arg(self.folder.path().join("broker.properties"))
             .stdin(Stdio::null())

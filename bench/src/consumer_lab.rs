@@ -14,26 +14,35 @@ use clap::Args;
 use serde::Deserialize;
 
 use crate::Common;
-use crate::broker::Broker;
+use crate::compare::Peer;
+use crate::compare::side::{Make, Side};
 use crate::report::Report;
 
 /// Name, fetch.min.bytes, fetch.max.wait.ms, max.poll.records.
 const SETS: [(&str, u32, u32, u32); 4] =
     [("A", 1, 0, 100), ("B", 65_536, 50, 500), ("C", 1_048_576, 1_000, 5_000), ("D", 8_388_608, 1_000, 5_000)];
 /// The most that D may take of C's time.
-const D_OF_C_AT_MOST: f64 = 1.5;
+const D_OF_C_AT_MOST: f64 = 1.2;
+
+/// With a peer: the two take turns so often, each time in a new JVM.
+const TURNS: usize = 3;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
     common: Common,
     /// A broker that runs already, of whatever make; otherwise one is started.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "peer")]
     bootstrap: Option<String>,
-    /// Rounds of each set.
+    /// Also measure Apache Kafka, in the same run.
+    #[arg(long, value_enum)]
+    peer: Option<Peer>,
+    /// Rounds of each set (in each turn).
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
 }
+
+type Rounds = BTreeMap<String, Vec<Round>>;
 
 /// One round of one set, as the Java program prints it.
 #[derive(Debug, Deserialize)]
@@ -48,31 +57,60 @@ struct Round {
     empty_polls: f64,
 }
 
-pub(crate) fn run(options: &Options) -> Result<bool> {
-    let mut own = None;
-    let bootstrap = match &options.bootstrap {
-        Some(bootstrap) => bootstrap.clone(),
-        None => {
-            let mut broker = Broker::prepare(&options.common.broker)?;
-            broker.start()?;
-            let address = broker.address().to_owned();
-            own = Some(broker);
-            address
-        }
-    };
-    let rounds = measure(&bootstrap, options.rounds)?;
+pub(crate) async fn run(options: &Options) -> Result<bool> {
     let mut report = Report::default();
-    report.table(table(&rounds));
-    let median_ms = |set: &str| rounds.get(set).map(|rounds| median(rounds, |r| r.ms)).unwrap_or(f64::INFINITY);
-    let ratio = median_ms("D") / median_ms("C");
+    let forebay = match &options.bootstrap {
+        Some(bootstrap) => {
+            let rounds = measure(bootstrap, options.rounds)?;
+            report.table(table(&rounds));
+            rounds
+        }
+        None => side_by_side(options, &mut report).await?,
+    };
+    let ratio = median_ms(&forebay, "D") / median_ms(&forebay, "C");
     report.judge("D ÷ C (medians)", format!("{ratio:.2}"), &format!("≤ {D_OF_C_AT_MOST}"), ratio <= D_OF_C_AT_MOST);
-    if let Some(mut broker) = own {
-        broker.stop()?;
-    }
     report.finish("Consumer tuning lab", options.common.save.as_deref())
 }
 
-fn measure(bootstrap: &str, rounds: u32) -> Result<BTreeMap<String, Vec<Round>>> {
+/// Brokers of our own, one after the other and again; gives Forebay's rounds.
+async fn side_by_side(options: &Options, report: &mut Report) -> Result<Rounds> {
+    let peer = options.peer.map(|Peer::Kafka| Make::Kafka);
+    let mut sides = Vec::new();
+    for make in peer.into_iter().chain([Make::Forebay]) {
+        let mut side = Side::prepare(make, &options.common.broker, &[])?;
+        side.up().await?;
+        sides.push((side, Rounds::new()));
+    }
+    for _ in 0..if peer.is_some() { TURNS } else { 1 } {
+        for (side, rounds) in &mut sides {
+            for (set, found) in measure(side.address(), options.rounds)? {
+                rounds.entry(set).or_default().extend(found);
+            }
+        }
+    }
+    let mut forebay = Rounds::new();
+    let mut kafka = None;
+    for (side, rounds) in sides {
+        report.table(format!("{}:\n\n{}", side.make, table(&rounds)));
+        match side.make {
+            Make::Forebay => forebay = rounds,
+            Make::Kafka => kafka = Some(rounds),
+        }
+    }
+    let Some(kafka) = kafka else { return Ok(forebay) };
+    for set in ["A", "B", "C"] {
+        let ratio = median_ms(&forebay, set) / median_ms(&kafka, set);
+        report.judge(&format!("{set}, Forebay ÷ Kafka (medians)"), format!("{ratio:.2}"), "≤ 1", ratio <= 1.0);
+    }
+    report.tell("Kafka's D ÷ C (medians)", format!("{:.1}", median_ms(&kafka, "D") / median_ms(&kafka, "C")));
+    Ok(forebay)
+}
+
+fn median_ms(rounds: &Rounds, set: &str) -> f64 {
+    rounds.get(set).map_or(f64::INFINITY, |rounds| median(rounds, |round| round.ms))
+}
+
+fn measure(bootstrap: &str, rounds: u32) -> Result<Rounds> {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
     let sets = SETS.map(|(name, min_bytes, wait_ms, records)| format!("{name}:{min_bytes}:{wait_ms}:{records}"));
@@ -87,7 +125,7 @@ fn measure(bootstrap: &str, rounds: u32) -> Result<BTreeMap<String, Vec<Round>>>
     if !output.status.success() {
         bail!("the Java client ended with {}", output.status);
     }
-    let mut by_set = BTreeMap::<String, Vec<Round>>::new();
+    let mut by_set = Rounds::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let round: Round = serde_json::from_str(line).with_context(|| format!("not a round: {line}"))?;
         by_set.entry(round.set.clone()).or_default().push(round);
@@ -107,7 +145,7 @@ fn median(rounds: &[Round], of: impl Fn(&Round) -> f64) -> f64 {
     values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
 }
 
-fn table(rounds: &BTreeMap<String, Vec<Round>>) -> String {
+fn table(rounds: &Rounds) -> String {
     let mut text = String::from(
         "| set | fetch.min.bytes | fetch.max.wait.ms | max.poll.records | ms: median (min–max) | records/s | poll p50 ms | poll p99 ms | polls | empty polls |\n\
          |---|---|---|---|---|---|---|---|---|---|\n",

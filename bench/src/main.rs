@@ -7,6 +7,8 @@ mod compare;
 mod consumer_lab;
 mod failover;
 mod idle;
+mod instructions;
+mod limits;
 mod reassign;
 mod report;
 mod smoke;
@@ -31,6 +33,8 @@ enum Command {
     Smoke(smoke::Options),
     /// How long producers wait when a leader is killed, cut off or stopped (root: makes network namespaces).
     Failover(failover::Options),
+    /// Instructions a batch under valgrind, beside the committed baseline (`cargo xtask instructions`).
+    Instructions(instructions::Options),
     /// The consumer tuning lab: fetch settings A to D with the Java client.
     ConsumerLab(consumer_lab::Options),
     /// CPU per record, throughput and memory over sizes, batches, codecs and acks, with a light client.
@@ -53,6 +57,8 @@ enum Command {
     Idle(idle::Options),
     /// How long producers wait while 50 partitions move to other brokers, and whether all records are there.
     Reassign(reassign::Options),
+    /// How much later the newest records come while somebody reads 8 GB of old ones (root: limits the broker's memory).
+    ColdReader(compare::Options),
     /// All that compare with the peer, one after the other; --save names a folder.
     All(compare::Options),
 }
@@ -87,7 +93,8 @@ fn measure(command: &Command) -> anyhow::Result<bool> {
     runtime.block_on(async {
         match command {
             Command::Smoke(options) => smoke::run(options).await,
-            Command::ConsumerLab(options) => consumer_lab::run(options),
+            Command::Instructions(options) => instructions::run(options).await,
+            Command::ConsumerLab(options) => consumer_lab::run(options).await,
             Command::Failover(options) => failover::run(options).await,
             Command::ProducerLadder(options) => compare::run(&[Scenario::ProducerLadder], options).await,
             Command::JavaLadder(options) => compare::run(&[Scenario::JavaLadder], options).await,
@@ -99,6 +106,7 @@ fn measure(command: &Command) -> anyhow::Result<bool> {
             Command::Replicated(options) => compare::run(&[Scenario::Replicated], options).await,
             Command::Idle(options) => idle::run(options).await,
             Command::Reassign(options) => reassign::run(options).await,
+            Command::ColdReader(options) => compare::run(&[Scenario::ColdReader], options).await,
             Command::All(options) => compare::run(&Scenario::ALL, options).await,
         }
     })

@@ -8,6 +8,7 @@ mod faults;
 mod fuzz;
 mod generate;
 mod image;
+mod instructions;
 mod run;
 mod sim;
 mod test;
@@ -34,6 +35,8 @@ enum Task {
     E2e(e2e::Args),
     /// The container images, as docker archives in target/images, without a daemon or a base image.
     Image(image::Args),
+    /// Instructions that a produced and a fetched batch costs the broker, beside a committed baseline: a check that no noise upsets.
+    Instructions(instructions::Args),
     /// Simulated clusters under faults, one for each seed.
     Sim(sim::Args),
     /// Every test there is, from unit tests to a real Kubernetes cluster; installs what it needs.
@@ -50,6 +53,7 @@ fn main() -> anyhow::Result<()> {
         Task::Chart(args) => chart::run(&args),
         Task::E2e(args) => e2e::run(&args),
         Task::Image(args) => image::run(&args),
+        Task::Instructions(args) => instructions::run(&args),
         Task::Sim(args) => sim::run(&args),
         Task::Test(args) => test::run(&args),
     }

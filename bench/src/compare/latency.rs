@@ -36,18 +36,18 @@ const RATE: Metric = Metric { name: "produced", unit: "records/s", wanted: Wante
 
 /// What the client prints.
 #[derive(Debug, Deserialize)]
-struct Latency {
+pub(super) struct Latency {
     received: u64,
     failed: u64,
     e2e_p50_ms: f64,
-    e2e_p99_ms: f64,
+    pub(super) e2e_p99_ms: f64,
     e2e_p999_ms: f64,
     ack_p50_ms: f64,
-    ack_p99_ms: f64,
+    pub(super) ack_p99_ms: f64,
     ack_p999_ms: f64,
 }
 
-fn measure(program: &Path, side: &Side, topic: &str, rate: u64, seconds: u64) -> Result<Latency> {
+pub(super) fn measure(program: &Path, side: &Side, topic: &str, rate: u64, seconds: u64) -> Result<Latency> {
     let numbers = [PARTITIONS.to_string(), rate.to_string(), RECORD_BYTES.to_string(), seconds.to_string()];
     let said = output_of(Command::new(program).args([side.address(), topic]).args(numbers))?;
     let latency: Latency = serde_json::from_str(said.trim()).with_context(|| format!("not a result: {said}"))?;

@@ -58,9 +58,10 @@ async fn one(bench: &mut Bench<'_>, make: Make, round: u32) -> Result<()> {
     let stop = side.end(Signal::TERM)?;
     bench.samples.add(&case, make, round, STOP, stop.as_secs_f64() * 1e3)?;
     bench.samples.add(&case, make, round, RESTART, first_record(&mut side, false).await?)?;
-    produce_tuned(&program, &side, TOPIC, records)?;
+    produce_tuned(&program, &side, TOPIC, 2 * records)?;
     side.end(Signal::KILL)?;
-    let case = format!("one broker, {} MB of data, half of it new", 2 * records / 1_000);
+    let case =
+        format!("one broker, {} MB of data, {} of it since it started", 3 * records / 1_000, 2 * records / 1_000);
     bench.samples.add(&case, make, round, RECOVERY, first_record(&mut side, false).await?)?;
     side.end(Signal::TERM).map(drop)
 }

@@ -4,13 +4,14 @@
 //! What must hold: both get the same rounds and a first one that does not count, since a JVM compiles what it runs; a figure is the median
 //! with its extremes; what is saved says how it came about.
 
+mod cold;
 mod latency;
 mod life;
 mod many;
 mod page;
 mod replicated;
 mod samples;
-mod side;
+pub(crate) mod side;
 mod throughput;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use self::samples::Samples;
 pub(crate) use self::side::Make;
 use self::side::Side;
 use crate::Common;
+use crate::limits::Limits;
 use crate::report::{command_line, machine};
 
 #[derive(Debug, Args)]
@@ -63,11 +65,12 @@ pub(crate) enum Scenario {
     Life,
     ManyPartitions,
     ManyConnections,
+    ColdReader,
     Replicated,
 }
 
 impl Scenario {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::ProducerLadder,
         Self::JavaLadder,
         Self::LatencyAtLoad,
@@ -75,6 +78,7 @@ impl Scenario {
         Self::Life,
         Self::ManyPartitions,
         Self::ManyConnections,
+        Self::ColdReader,
         Self::Replicated,
     ];
 
@@ -87,6 +91,7 @@ impl Scenario {
             Self::Life => "life",
             Self::ManyPartitions => "many-partitions",
             Self::ManyConnections => "many-connections",
+            Self::ColdReader => "cold-reader",
             Self::Replicated => "replicated",
         }
     }
@@ -110,6 +115,9 @@ impl Scenario {
                 "From exec to the first acknowledged record: empty, after a clean stop and after kill -9 with data; idle between them."
             }
             Self::ManyPartitions => "Topics of 100 partitions, nobody uses them.",
+            Self::ColdReader => {
+                "franz-go at 2,000 records/s of 1 KB, with and without rdkafka_performance reading 8 GB of old data; the broker has 1.5 GB of memory, page cache included."
+            }
             Self::ManyConnections => "Connections that have said who they are (ApiVersions) and then say nothing.",
             Self::Replicated => {
                 "Three brokers, 6 partitions, 3 replicas, min.insync.replicas=2, acks=all, 1 KB records: kafka-producer-perf-test of Apache \
@@ -160,6 +168,8 @@ pub(crate) async fn run(scenarios: &[Scenario], options: &Options) -> Result<boo
     for scenario in scenarios {
         let save = options.common.save.as_deref().map(|path| file_of(path, *scenario, scenarios.len() > 1));
         let lines = save.as_deref().map(|path| path.with_extension("jsonl"));
+        let limits = Limits::measure()?.text();
+        println!("{limits}");
         let mut bench = Bench { options, samples: Samples::new(scenario.name(), lines.as_deref())? };
         match scenario {
             Scenario::ProducerLadder => throughput::producer_ladder(&mut bench).await,
@@ -169,12 +179,13 @@ pub(crate) async fn run(scenarios: &[Scenario], options: &Options) -> Result<boo
             Scenario::Life => life::life(&mut bench).await,
             Scenario::ManyPartitions => many::partitions(&mut bench).await,
             Scenario::ManyConnections => many::connections(&mut bench).await,
+            Scenario::ColdReader => cold::reader(&mut bench).await,
             Scenario::Replicated => replicated::replicated(&mut bench).await,
         }
         .with_context(|| scenario.name())?;
         println!("{}", bench.samples.markdown());
         if let Some(path) = save {
-            write(&path, *scenario, options, &bench.samples)?;
+            write(&path, *scenario, options, limits, &bench.samples)?;
         }
         passes &= bench.samples.passes();
     }
@@ -186,15 +197,16 @@ fn file_of(path: &Path, scenario: Scenario, several: bool) -> PathBuf {
     if several { path.join(scenario.name()).with_extension("md") } else { path.to_path_buf() }
 }
 
-fn write(path: &Path, scenario: Scenario, options: &Options, samples: &Samples) -> Result<()> {
+fn write(path: &Path, scenario: Scenario, options: &Options, limits: String, samples: &Samples) -> Result<()> {
     let rounds =
         format!("{} rounds after one that does not count; medians with the least and the most.", options.rounds);
-    let how = [format!("cargo xtask bench {}", command_line()), machine(), scenario.about().to_owned(), rounds];
+    let how = [format!("cargo xtask bench {}", command_line()), machine(), scenario.about().to_owned(), rounds, limits];
     let markdown = format!(
-        "# {}\n\n`{}`\n\n{}\n\n{} {}\n\n{}",
+        "# {}\n\n`{}`\n\n{}\n\n{}\n\n{} {}\n\n{}",
         scenario.name(),
         how[0],
         how[1],
+        how[4],
         how[2],
         how[3],
         samples.markdown()

@@ -178,15 +178,19 @@ impl Side {
         lines[lines.len().saturating_sub(15)..].join("\n")
     }
 
+    pub(crate) fn pid(&self) -> Result<u32> {
+        Ok(self.child.as_ref().context("the broker does not run")?.id())
+    }
+
     fn proc(&self, file: &str) -> Result<String> {
-        let id = self.child.as_ref().context("the broker does not run")?.id();
+        let id = self.pid()?;
         let path = format!("/proc/{id}/{file}");
         std::fs::read_to_string(&path).with_context(|| format!("can't read {path}"))
     }
 
     /// Lets the peak of its memory count from now on.
     pub(crate) fn forget_peak(&self) -> Result<()> {
-        let id = self.child.as_ref().context("the broker does not run")?.id();
+        let id = self.pid()?;
         Ok(std::fs::write(format!("/proc/{id}/clear_refs"), "5")?)
     }
 

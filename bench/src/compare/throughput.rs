@@ -99,7 +99,7 @@ fn cost_of(side: &Side, records: u64, run: impl FnOnce() -> Result<String>) -> R
     Ok(Cost { cpu_us: 1e6 * (after.cpu_seconds - before.cpu_seconds) / records, rate: records / took })
 }
 
-fn light(program: &Path, side: &Side, topic: &str, records: u64) -> Command {
+pub(super) fn light(program: &Path, side: &Side, topic: &str, records: u64) -> Command {
     let mut command = Command::new(program);
     command.args(["-t", topic, "-p", "0", "-u", "-c", &records.to_string(), "-b", side.address()]);
     command

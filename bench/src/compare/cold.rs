@@ -1,0 +1,122 @@
+//! Reading what is long out of memory, beside clients that want the newest: how much later these get it.
+//!
+//! The broker may have so little memory (a control group of its own, page cache included) that the old data can't lie in it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use anyhow::{Context, Result};
+
+use super::latency::{Latency, measure};
+use super::samples::{Metric, Wanted};
+use super::side::Side;
+use super::throughput::{light, produce_tuned};
+use super::{Bench, client};
+
+/// 8 GB in records of 1 KB.
+const OLD_RECORDS: u64 = 8_000_000;
+/// A JVM's heap of 1 GB and some page cache fit; the old data do not.
+const MEMORY_BYTES: u64 = 3 << 29;
+const OLD: &str = "old";
+const PARTITIONS: i32 = 4;
+const RATE: u64 = 2_000;
+const SECONDS: u64 = 20;
+
+const ALONE: &str = "nobody reads old data";
+const BESIDE: &str = "a consumer reads old data";
+const fn latency(name: &'static str) -> Metric {
+    Metric { name, unit: "ms", wanted: Wanted::AtMost(1.0) }
+}
+const END_TO_END: Metric = latency("end to end, 99 %");
+const ACKNOWLEDGED: Metric = latency("acknowledged, 99 %");
+const RISE_END_TO_END: Metric =
+    Metric { name: "end to end, 99 %: beside ÷ alone", unit: "×", wanted: Wanted::Nothing };
+const RISE_ACKNOWLEDGED: Metric =
+    Metric { name: "acknowledged, 99 %: beside ÷ alone", unit: "×", wanted: Wanted::Nothing };
+
+pub(super) async fn reader(bench: &mut Bench<'_>) -> Result<()> {
+    let (steady, fast) = (client("latency")?, client("throughput")?);
+    let records = bench.scaled(OLD_RECORDS);
+    let seconds = bench.scaled(SECONDS).max(8);
+    for make in bench.makes() {
+        let mut side = Side::prepare(make, &bench.options.common.broker, &[])?;
+        side.up().await?;
+        let _group = Group::with(side.pid()?, MEMORY_BYTES)?;
+        side.create_topic(OLD, 1, &[]).await?;
+        produce_tuned(&fast, &side, OLD, records)?;
+        for round in 1..=bench.options.rounds {
+            let alone = tail(&steady, &side, seconds, round, "alone").await?;
+            let mut reader = Reader(
+                light(&fast, &side, OLD, records).args(["-C", "-o", "beginning"]).stdout(Stdio::null()).spawn()?,
+            );
+            let beside = tail(&steady, &side, seconds, round, "beside").await?;
+            let ended = reader.0.try_wait()?.is_some();
+            drop(reader);
+            if ended {
+                println!("{make}: all old data were read before the {seconds} s were over: p99 is too good");
+            }
+            for (case, found) in [(ALONE, &alone), (BESIDE, &beside)] {
+                bench.samples.add(case, make, round, END_TO_END, found.e2e_p99_ms)?;
+                bench.samples.add(case, make, round, ACKNOWLEDGED, found.ack_p99_ms)?;
+            }
+            bench.samples.add(BESIDE, make, round, RISE_END_TO_END, beside.e2e_p99_ms / alone.e2e_p99_ms)?;
+            bench.samples.add(BESIDE, make, round, RISE_ACKNOWLEDGED, beside.ack_p99_ms / alone.ack_p99_ms)?;
+        }
+    }
+    Ok(())
+}
+
+async fn tail(program: &Path, side: &Side, seconds: u64, round: u32, name: &str) -> Result<Latency> {
+    let topic = format!("tail-{name}-{round}");
+    side.create_topic(&topic, PARTITIONS, &[]).await?;
+    let found = measure(program, side, &topic, RATE, seconds)?;
+    side.delete_topic(&topic).await?;
+    Ok(found)
+}
+
+/// Reads the old data; ended when dropped.
+struct Reader(Child);
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // It may have come to its end.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A control group of one process (needs root).
+struct Group(PathBuf);
+
+impl Group {
+    /// Version 1 has a folder for each resource, version 2 one for all.
+    fn with(process: u32, memory_bytes: u64) -> Result<Self> {
+        let version_1 = Path::new("/sys/fs/cgroup/memory");
+        let (root, limit) = if version_1.is_dir() {
+            (version_1, "memory.limit_in_bytes")
+        } else {
+            (Path::new("/sys/fs/cgroup"), "memory.max")
+        };
+        let folder = root.join(format!("forebay-bench-{process}"));
+        std::fs::create_dir(&folder)
+            .with_context(|| format!("can't limit memory: {} (needs root)", folder.display()))?;
+        let group = Self(folder);
+        for (file, value) in [(limit, memory_bytes), ("cgroup.procs", u64::from(process))] {
+            let path = group.0.join(file);
+            std::fs::write(&path, value.to_string()).with_context(|| format!("can't write {}", path.display()))?;
+        }
+        Ok(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The process goes back to where all are; a group with a process in it can't be removed.
+        if let (Some(root), Ok(processes)) = (self.0.parent(), std::fs::read_to_string(self.0.join("cgroup.procs"))) {
+            for process in processes.lines() {
+                let _ = std::fs::write(root.join("cgroup.procs"), process);
+            }
+        }
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
