@@ -43,7 +43,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     step("kill -9 while producing", compat("crash").args(["--kills", "5"]))?;
     xtask("a loss is found", &["faults", "--or-skip", "--brokers", "1", "--prove"])?;
     xtask("three brokers under faults", &["faults", "--or-skip", "--brokers", "3", "--minutes", "3"])?;
-    xtask("instructions a batch", &["instructions"])?;
     xtask("real Kubernetes", &["e2e"])
 }
 

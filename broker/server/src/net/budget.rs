@@ -7,6 +7,7 @@
 //! for one another: one frame at a time may go on beyond the budget, up to its end.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -24,9 +25,40 @@ pub(crate) struct ByteBudget {
     small_bytes: usize,
     /// Held by the one frame that may go on beyond the budget.
     beyond: Arc<Semaphore>,
+    /// How many frames wait for it.
+    waiting: Arc<AtomicUsize>,
     /// What this client may have of it.
-    share: Arc<Semaphore>,
-    shares: Arc<Mutex<HashMap<Arc<str>, Weak<Semaphore>>>>,
+    share: Arc<Share>,
+    shares: Arc<Mutex<HashMap<Arc<str>, Weak<Share>>>>,
+}
+
+#[derive(Debug)]
+struct Share {
+    semaphore: Arc<Semaphore>,
+    /// How many of the client's frames wait for it.
+    waiting: AtomicUsize,
+}
+
+impl Share {
+    fn new(bytes: usize) -> Self {
+        Self { semaphore: Arc::new(Semaphore::new(bytes)), waiting: AtomicUsize::new(0) }
+    }
+}
+
+/// Counts as long as somebody waits.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Bytes of the budget that a request holds; given back when dropped.
@@ -87,7 +119,8 @@ impl ByteBudget {
             small: semaphore(bytes / 8),
             small_bytes: bytes / 8,
             beyond: semaphore(1),
-            share: semaphore(bytes),
+            waiting: Arc::default(),
+            share: Arc::new(Share::new(bytes)),
             shares: Arc::default(),
         }
     }
@@ -98,7 +131,7 @@ impl ByteBudget {
         let known = shares.get(host).and_then(Weak::upgrade);
         let share = known.unwrap_or_else(|| {
             shares.retain(|_, share| share.strong_count() > 0);
-            let share = Arc::new(Semaphore::new(self.bytes / 2));
+            let share = Arc::new(Share::new(self.bytes / 2));
             shares.insert(Arc::clone(host), Arc::downgrade(&share));
             share
         });
@@ -114,7 +147,10 @@ impl ByteBudget {
         }
         let within = async {
             // The share first: who waits for its own bytes takes none from the others meanwhile.
-            let share = Arc::clone(&self.share).acquire_many_owned(more).await?;
+            let waiting = Waiting::begin(&self.share.waiting);
+            let share = Arc::clone(&self.share.semaphore).acquire_many_owned(more).await?;
+            drop(waiting);
+            let _waiting = Waiting::begin(&self.waiting);
             Ok::<_, tokio::sync::AcquireError>((Arc::clone(&self.semaphore).acquire_many_owned(more).await?, share))
         };
         tokio::select! {
@@ -129,10 +165,15 @@ impl ByteBudget {
 
     /// Charges `more` bytes if nobody has to wait for that.
     pub(crate) fn try_extend(&self, charge: &mut Charge, more: u32) -> bool {
-        let Ok(share) = Arc::clone(&self.share).try_acquire_many_owned(more) else { return false };
+        let Ok(share) = Arc::clone(&self.share.semaphore).try_acquire_many_owned(more) else { return false };
         let Ok(permit) = Arc::clone(&self.semaphore).try_acquire_many_owned(more) else { return false };
         charge.add((permit, share));
         true
+    }
+
+    /// Whether a frame, of this client or of any, waits for bytes that others hold.
+    pub(crate) fn is_short(&self) -> bool {
+        self.share.waiting.load(Ordering::Relaxed) > 0 || self.waiting.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn in_flight_bytes(&self) -> u64 {

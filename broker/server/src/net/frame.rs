@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::budget::{ByteBudget, Charge};
 use super::buffers::{self, BUFFER_BYTES};
-use super::pace::Pace;
+use super::pace::{Pace, Waiting};
 
 const SIZE_BYTES: usize = 4;
 /// What one read asks for when nothing is known of what comes: several small requests fit.
@@ -28,6 +28,8 @@ const NEXT_CHARGE_BYTES_MAX: usize = 1 << 20;
 const GROWTH_BYTES_MAX: usize = 8 << 20;
 /// Requests up to this size get a buffer of their own, but for Produce.
 const COPIED_BYTES_MAX: usize = 64 * 1024;
+/// How often a large half frame looks whether others wait for its bytes.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 const PRODUCE_KEY: [u8; 2] = ApiKey::Produce.as_i16().to_be_bytes();
 
 #[derive(Debug)]
@@ -144,10 +146,11 @@ impl FrameReader {
             self.let_go();
             match &self.coming {
                 Some((size, _)) => {
+                    let missing = size.saturating_sub(self.buffer.len());
                     let waiting = self.pace.wait();
-                    let ready = timeout(waiting.left(), stream.readable()).await;
+                    let ready = readable(stream, &waiting, &self.budget, self.buffer.len()).await;
                     let waited = waiting.end();
-                    ready.map_err(|_elapsed| FrameError::Stalled { missing: size - self.buffer.len(), waited })??;
+                    ready.ok_or(FrameError::Stalled { missing, waited })??;
                 }
                 None => stream.readable().await?,
             }
@@ -213,6 +216,26 @@ impl FrameReader {
 
     fn missing_bytes(&self) -> usize {
         self.coming.as_ref().map_or(SIZE_BYTES, |(size, _)| *size).saturating_sub(self.buffer.len())
+    }
+}
+
+/// Waits for more of a frame of which `come` bytes are there; `None` when it has taken too long, which is soon if others wait for its bytes.
+async fn readable(
+    stream: &TcpStream,
+    waiting: &Waiting<'_>,
+    budget: &ByteBudget,
+    come: usize,
+) -> Option<io::Result<()>> {
+    let holds_much = come > FIRST_CHARGE_BYTES;
+    loop {
+        let left = waiting.left(holds_much && budget.is_short());
+        if left.is_zero() {
+            return None;
+        }
+        let until_next_look = if holds_much { left.min(LOOK_EVERY) } else { left };
+        if let Ok(ready) = timeout(until_next_look, stream.readable()).await {
+            return Some(ready);
+        }
     }
 }
 
@@ -330,6 +353,32 @@ mod tests {
         client.write_all(&[0, 0, 0, 9, 1]).await.unwrap();
         let ended = timeout(Duration::from_secs(10), reader.next(&server)).await.expect("given up by then");
         assert!(matches!(ended, Err(FrameError::Stalled { missing: 8, .. })));
+    }
+
+    #[tokio::test]
+    async fn large_frames_that_stand_still_make_room_when_others_wait_for_their_bytes() {
+        let budget = ByteBudget::new(1 << 20);
+        let mut standing = tokio::task::JoinSet::new();
+        // The first takes the budget, the second is the one that may go beyond it.
+        for _ in 0..2 {
+            let (mut client, server) = pair().await;
+            let mut reader = FrameReader::new(1 << 20, budget.clone());
+            client.write_all(&1_000_000_i32.to_be_bytes()).await.unwrap();
+            client.write_all(&vec![7; 900_000]).await.unwrap();
+            standing.spawn(async move {
+                let ended = reader.next(&server).await;
+                drop(client);
+                ended
+            });
+        }
+        let (mut honest, server) = pair().await;
+        honest.write_all(&300_000_i32.to_be_bytes()).await.unwrap();
+        honest.write_all(&vec![7; 300_000]).await.unwrap();
+        let mut reader = FrameReader::new(1 << 20, budget.clone());
+        let frame = timeout(Duration::from_secs(15), reader.next(&server)).await.expect("there is room by then");
+        assert_eq!(frame.unwrap().unwrap().bytes.len(), 300_000);
+        let ended = standing.join_next().await.unwrap().unwrap();
+        assert!(matches!(ended, Err(FrameError::Stalled { missing: 100_000, .. })), "{ended:?}");
     }
 
     #[tokio::test]
