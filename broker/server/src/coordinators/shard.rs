@@ -81,6 +81,8 @@ impl Shard {
                     }
                 }
                 Err(_) if self.stop.is_cancelled() => break,
+                // As usual after an election: followers have to say how far they are.
+                Err(error @ LoadError::Commit(_)) => tracing::debug!(partition = %self.log, %error, "tries again"),
                 Err(error) => tracing::warn!(partition = %self.log, %error, "cannot read group records"),
             }
             self.phase.send_replace(Phase::Unavailable);

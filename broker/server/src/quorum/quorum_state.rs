@@ -22,7 +22,9 @@ pub(crate) enum QuorumStateError {
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// Not the file that is expected.
-    #[error("{file}: {message}")]
+    #[error(
+        "{file}: {message}; it says how this broker has voted: restore it from a copy or, where other brokers have the metadata too, empty this broker's log dirs"
+    )]
     Form { file: String, message: String },
 }
 
