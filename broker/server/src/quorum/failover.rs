@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::raft::TransferLeaderRequest;
 
@@ -54,7 +55,8 @@ pub(super) async fn succeed(quorum: &Quorum, leader: VoterId) {
     }
 }
 
-/// Stands for election at the start if a majority of the voters is there and nobody knows of a leader. `others` answered just now.
+/// Stands for election at the start if a majority of the voters is there and none of them leads. `others` answered just now. Whom they
+/// name may have led before everybody was killed; who hears of a living leader refuses the pre-vote.
 pub(super) async fn stand_if_nobody_leads(quorum: &Quorum, others: impl Iterator<Item = &Welcome>) {
     let others: Vec<&Welcome> = others.collect();
     let (vote, rank) = {
@@ -62,7 +64,7 @@ pub(super) async fn stand_if_nobody_leads(quorum: &Quorum, others: impl Iterator
         let metrics = metrics.borrow_watched();
         let voters: BTreeSet<VoterId> = metrics.membership_config.voter_ids().collect();
         let Some(rank) = turn(quorum.own, &voters, &others) else { return };
-        if metrics.current_leader.is_some() {
+        if metrics.state != ServerState::Follower {
             return;
         }
         (metrics.vote, rank)
@@ -76,9 +78,10 @@ pub(super) async fn stand_if_nobody_leads(quorum: &Quorum, others: impl Iterator
     }
 }
 
-/// How many of the voters that are there stand before this one; none if there are too few, or one of them is led.
+/// How many of the voters that are there stand before this one; none if there are too few, or one of them leads.
 fn turn(own: VoterId, voters: &BTreeSet<VoterId>, others: &[&Welcome]) -> Option<u32> {
-    let led = others.iter().any(|welcome| welcome.leader.is_some());
+    let leads = |welcome: &&Welcome| welcome.leader.as_ref().is_some_and(|leader| leader.voter == welcome.voter);
+    let led = others.iter().copied().any(|welcome| leads(&welcome));
     let there: BTreeSet<VoterId> =
         others.iter().map(|welcome| welcome.voter).chain([own]).filter(|voter| voters.contains(voter)).collect();
     let rank = there.iter().position(|voter| *voter == own)?;
@@ -120,11 +123,11 @@ mod tests {
     #[test]
     fn a_majority_that_nobody_leads_stands_one_after_another() {
         let voters = BTreeSet::from([1, 2, 3].map(voter));
-        let (one, two, led) = (welcome(1, None), welcome(2, None), welcome(2, Some(1)));
-        assert_eq!(turn(voter(3), &voters, &[&one, &two]), Some(2));
+        let (one, two, leads) = (welcome(1, None), welcome(2, Some(3)), welcome(2, Some(2)));
+        assert_eq!(turn(voter(3), &voters, &[&one, &two]), Some(2), "one remembers who led before");
         assert_eq!(turn(voter(1), &voters, &[&two]), Some(0));
         assert_eq!(turn(voter(3), &voters, &[]), None, "alone it can't win");
-        assert_eq!(turn(voter(3), &voters, &[&one, &led]), None);
+        assert_eq!(turn(voter(3), &voters, &[&one, &leads]), None);
         assert_eq!(turn(voter(4), &voters, &[&one, &two]), None, "it does not vote");
         assert_eq!(turn(voter(1), &BTreeSet::from([voter(1)]), &[]), None, "a broker alone needs nobody");
     }
