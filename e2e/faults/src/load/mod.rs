@@ -1,6 +1,7 @@
 //! Producers and consumers that go on whatever happens, and write in the ledger what they were told. Our own client has topic `own`,
 //! librdkafka (by confluent-kafka) has topic `librdkafka`; each has a group of two members that commit what they have read.
 
+mod commits;
 mod librdkafka;
 pub(crate) mod own;
 
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use forebay_broker_client::{Admin, Client, ClientConfig};
+use forebay_broker_client::{Client, ClientConfig};
 use tokio::task::JoinSet;
 
 use crate::ledger::Ledger;
@@ -22,8 +23,6 @@ pub(crate) fn group(topic: &str) -> String {
     format!("faults-{topic}")
 }
 
-/// How often committed offsets are looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(3);
 /// What has been sent is acknowledged within this once all faults are over.
 const DRAIN_WITHIN: Duration = Duration::from_secs(90);
 
@@ -86,7 +85,7 @@ impl Load {
             None => None,
         };
         for topic in topics {
-            readers.spawn(look_at_commits(client(bootstrap), topic, Arc::clone(ledger)));
+            readers.spawn(commits::look(client(bootstrap), topic, Arc::clone(ledger)));
         }
         Ok(Self { stop_producing, producers, readers, librdkafka })
     }
@@ -115,31 +114,6 @@ impl Load {
         self.producers.shutdown().await;
         if let Some(librdkafka) = self.librdkafka {
             librdkafka.stop().await;
-        }
-    }
-}
-
-/// Looks again and again whether committed offsets go back.
-async fn look_at_commits(client: Client, topic: &'static str, ledger: Arc<Ledger>) {
-    let (admin, group) = (Admin::new(client), group(topic));
-    loop {
-        tokio::time::sleep(LOOK_EVERY).await;
-        let least = ledger.least_committed();
-        match admin.committed_offsets(&group).await {
-            Ok(found) => {
-                for (tp, at_least) in least.into_iter().filter(|(tp, least)| tp.topic == topic && *least > 0) {
-                    match found.get(&tp) {
-                        Some(Ok(committed)) if committed.offset.0 >= at_least => {}
-                        Some(Err(error)) => ledger.error(format!("committed offset of {tp}: {error}")),
-                        Some(Ok(committed)) => {
-                            let now = committed.offset;
-                            ledger.problem(format!("{group} had committed {at_least} of {tp}, and now has {now}"));
-                        }
-                        None => ledger.problem(format!("{group} had committed {at_least} of {tp}, and now has none")),
-                    }
-                }
-            }
-            Err(error) => ledger.error(format!("committed offsets of {group}: {error}")),
         }
     }
 }
