@@ -70,6 +70,17 @@ pub struct TopicSpec {
 }
 
 impl TopicSpec {
+    /// Why nobody could write with acks=all, when the spec itself says so.
+    pub fn unwritable(&self) -> Option<String> {
+        let factor = self.replication_factor?;
+        let in_sync: i64 = self.config.get("min.insync.replicas")?.to_string().parse().ok()?;
+        (in_sync > i64::from(factor)).then(|| {
+            format!(
+                "min.insync.replicas {in_sync} is above spec.replicationFactor {factor}: acks=all would be refused for ever; set it to at most {factor}, or more replicas"
+            )
+        })
+    }
+
     /// The policy in force: `Delete` unless said otherwise.
     pub fn effective_reclaim_policy(&self) -> ReclaimPolicy {
         self.reclaim_policy.unwrap_or(ReclaimPolicy::Delete)

@@ -23,9 +23,10 @@ use crate::{cluster, topic};
 
 /// Keeps what is applied, answers with it, and remembers each write.
 #[derive(Debug, Default)]
-struct Api {
-    objects: Mutex<BTreeMap<String, Value>>,
+pub(crate) struct Api {
+    pub(crate) objects: Mutex<BTreeMap<String, Value>>,
     writes: Mutex<Vec<String>>,
+    events: Mutex<Vec<String>>,
     /// A path that is refused.
     refuses: Option<&'static str>,
 }
@@ -47,7 +48,9 @@ impl Api {
             (code, status)
         };
         let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
-        if *method != Method::GET && !path.contains("/events") {
+        if path.contains("/events") {
+            self.events.lock().push(body.to_string());
+        } else if *method != Method::GET {
             self.writes.lock().push(format!("{method} {path}"));
         }
         if self.refuses.is_some_and(|refused| path.ends_with(refused) && *method == Method::PATCH) {
@@ -89,13 +92,23 @@ impl Api {
         }
     }
 
-    /// The writes since the last call.
-    fn written(&self) -> Vec<String> {
+    /// The writes since the last call, Events aside.
+    pub(crate) fn written(&self) -> Vec<String> {
         std::mem::take(&mut self.writes.lock())
+    }
+
+    /// The Events since the last call.
+    pub(crate) fn told(&self) -> Vec<String> {
+        std::mem::take(&mut self.events.lock())
     }
 }
 
 fn context(api: &Arc<Api>) -> Arc<Context> {
+    context_of(api, "127.0.0.1:1", Stores::default())
+}
+
+/// With brokers that are reached there, and what watches have seen.
+pub(crate) fn context_of(api: &Arc<Api>, bootstrap: &str, stores: Stores) -> Arc<Context> {
     let api = Arc::clone(api);
     let service = tower::service_fn(move |request: Request<Body>| {
         let api = Arc::clone(&api);
@@ -111,18 +124,18 @@ fn context(api: &Arc<Api>) -> Arc<Context> {
     Arc::new(Context {
         events: Events::new(client.clone(), "test".to_owned()),
         client,
-        args: Args::parse_from(["forebay-operator", "--bootstrap", "127.0.0.1:1"]),
+        args: Args::parse_from(["forebay-operator", "--bootstrap", bootstrap]),
         metrics: Metrics::new().unwrap(),
         kafka: KafkaClusters::default(),
         backoff: Backoff::default(),
-        stores: Stores::default(),
+        stores,
         owners: topic::Owners::default(),
     })
 }
 
-const CLUSTER_PATH: &str = "/apis/forebay.dev/v1alpha1/namespaces/n/clusters/c";
+pub(crate) const CLUSTER_PATH: &str = "/apis/forebay.dev/v1alpha1/namespaces/n/clusters/c";
 
-fn cluster_object() -> Value {
+pub(crate) fn cluster_object() -> Value {
     json!({
         "apiVersion": "forebay.dev/v1alpha1", "kind": "Cluster",
         "metadata": {"name": "c", "namespace": "n", "uid": "u", "generation": 1},

@@ -30,6 +30,9 @@ pub struct Args {
     /// Seconds after which a converged object is looked at again, so that changes made by hand are put back.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub resync_seconds: u64,
+    /// Only check that the Kubernetes API serves our kinds and that an operator answers at this host:port, and end.
+    #[arg(long)]
+    pub check: Option<String>,
     /// This pod's name: the identity in the Lease and in Events.
     #[arg(long, env = "POD_NAME", default_value = "forebay-operator")]
     pub pod_name: String,

@@ -12,6 +12,7 @@
 mod api_tests;
 mod args;
 mod backoff;
+mod check;
 mod cluster;
 mod consumer_profile;
 mod context;

@@ -14,12 +14,13 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::Api;
 use kube::core::NamespaceResourceScope;
-use kube::runtime::controller::{Config, Controller};
+use kube::runtime::controller::{Action, Controller};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
 use parking_lot::{Mutex, RwLock};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
@@ -30,13 +31,14 @@ use crate::kafka::KafkaClusters;
 use crate::kube::events::Events;
 use crate::lease::Election;
 use crate::metrics::{Kind, Metrics};
+use crate::reconcile::ReconcileError;
 use crate::stores::{ClusterKey, Guarded, Stores, cluster_key};
-use crate::{cluster, consumer_profile, reconcile, topic};
+use crate::{check, cluster, consumer_profile, reconcile, topic};
 
 /// Reconciles at a time, for each kind: what is beyond waits its turn.
-const CONCURRENCY: u16 = 64;
+const CONCURRENCY: usize = 64;
 /// Topics at a time: what they ask of brokers at the same time goes in one request.
-const TOPICS_AT_ONCE: u16 = 200;
+const TOPICS_AT_ONCE: usize = 200;
 /// Topics that wait to be woken by the sweep; it waits when they are more.
 const WAKE_QUEUE: usize = 1024;
 
@@ -45,6 +47,9 @@ const WAKE_QUEUE: usize = 1024;
 /// # Errors
 /// What keeps it from starting, and the loss of the lease: the process must end then.
 pub async fn run(args: Args) -> anyhow::Result<()> {
+    if let Some(address) = &args.check {
+        return check::run(&args, address).await;
+    }
     let shutdown = CancellationToken::new();
     tokio::spawn(cancel_on_signal(shutdown.clone()).map(|result| {
         if let Err(error) = result {
@@ -143,27 +148,62 @@ async fn controllers(args: &Args, client: Client, metrics: &Metrics, served: &Se
         let stop = || shutdown.clone().cancelled_owned();
         let of = Kind::Cluster;
         let stream = clusters.graceful_shutdown_on(stop()).run(
-            cluster::reconcile,
+            in_turn(of, turns_of(of), shutdown.clone(), cluster::reconcile),
             move |object, error, context| reconcile::error_policy(of, &object, error, &context),
             Arc::clone(&context),
         );
         running.push(stream.for_each(logged).boxed());
         let of = Kind::Topic;
         let stream = topics.graceful_shutdown_on(stop()).run(
-            topic::reconcile,
+            in_turn(of, turns_of(of), shutdown.clone(), topic::reconcile),
             move |object, error, context| reconcile::error_policy(of, &object, error, &context),
             Arc::clone(&context),
         );
         running.push(stream.for_each(logged).boxed());
         let of = Kind::ConsumerProfile;
         let stream = profiles.graceful_shutdown_on(stop()).run(
-            consumer_profile::reconcile,
+            in_turn(of, turns_of(of), shutdown.clone(), consumer_profile::reconcile),
             move |object, error, context| reconcile::error_policy(of, &object, error, &context),
             Arc::clone(&context),
         );
         running.push(stream.for_each(logged).boxed());
     }
     futures::future::join_all(running).await;
+}
+
+/// Reconciles of one kind that one controller may run at the same time.
+fn turns_of(kind: Kind) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(if kind == Kind::Topic { TOPICS_AT_ONCE } else { CONCURRENCY }))
+}
+
+/// Lets a reconcile begin when it is its turn. Here and not in the controller, so that what waits can be counted.
+fn in_turn<K, F>(
+    kind: Kind,
+    turns: Arc<Semaphore>,
+    shutdown: CancellationToken,
+    reconcile: fn(Arc<Guarded<K>>, Arc<Context>) -> F,
+) -> impl FnMut(Arc<Guarded<K>>, Arc<Context>) -> BoxFuture<'static, Result<Action, ReconcileError>>
+where
+    K: Send + Sync + 'static,
+    F: Future<Output = Result<Action, ReconcileError>> + Send + 'static,
+{
+    move |object, context| {
+        let (turns, shutdown) = (Arc::clone(&turns), shutdown.clone());
+        async move {
+            let waits = context.metrics.queued(kind);
+            // It is never closed.
+            let _turn = turns.acquire_owned().await;
+            drop(waits);
+            // The lease may be another's by now: what has not begun does not begin.
+            if shutdown.is_cancelled() {
+                return Ok(Action::await_change());
+            }
+            let _runs = context.metrics.running(kind);
+            // On the heap only now: thousands that wait are small.
+            Box::pin(reconcile(object, context)).await
+        }
+        .boxed()
+    }
 }
 
 /// What reconciles say is said by `reconcile`; a watch that fails says it here.
@@ -198,7 +238,6 @@ impl Scope {
             Some(ObjectRef::new(name).within(object.namespace.as_deref().unwrap_or_default()))
         };
         Controller::new(self.api::<Guarded<Cluster>>(), watcher::Config::default())
-            .with_config(Config::default().concurrency(CONCURRENCY))
             .watches(self.api::<StatefulSet>(), ours(), move |set| owner(set.meta()))
             .watches(self.api::<Service>(), ours(), move |service| owner(service.meta()))
             .watches(self.api::<ConfigMap>(), ours(), move |config_map| owner(config_map.meta()))
@@ -207,9 +246,7 @@ impl Scope {
     }
 
     fn topics(&self, woken: Receiver<ObjectRef<Guarded<Topic>>>) -> Controller<Guarded<Topic>> {
-        let controller = Controller::new(self.api::<Guarded<Topic>>(), watcher::Config::default())
-            .with_config(Config::default().concurrency(TOPICS_AT_ONCE))
-            .reconcile_on(woken);
+        let controller = Controller::new(self.api::<Guarded<Topic>>(), watcher::Config::default()).reconcile_on(woken);
         let (store, told) = (controller.store(), Mutex::new(HashMap::new()));
         let of_cluster = move |cluster: Guarded<Cluster>| {
             let key = key_of(&cluster);
@@ -225,7 +262,6 @@ impl Scope {
 
     fn profiles(&self) -> Controller<Guarded<ConsumerProfile>> {
         let controller = Controller::new(self.api::<Guarded<ConsumerProfile>>(), watcher::Config::default())
-            .with_config(Config::default().concurrency(CONCURRENCY))
             .owns(self.api::<ConfigMap>(), watcher::Config::default().labels(CLUSTER_LABEL));
         let (by_cluster, by_topic) = (controller.store(), controller.store());
         let of_cluster = move |cluster: Guarded<Cluster>| {

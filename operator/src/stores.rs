@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use forebay_crds::{Cluster, ConditionType, ConsumerProfile, Topic};
+use forebay_crds::{Cluster, ConditionType, ConsumerProfile, Reason, Topic};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -84,6 +85,18 @@ impl Stores {
         metrics.set_objects(Kind::Cluster, count(self.clusters.iter().map(Store::len).collect()));
         metrics.set_objects(Kind::Topic, count(self.topics.iter().map(Store::len).collect()));
         metrics.set_objects(Kind::ConsumerProfile, count(self.profiles.iter().map(Store::len).collect()));
+        metrics.set_not_ready(
+            Kind::Cluster,
+            not_ready(&self.clusters, |cluster| cluster.status.as_ref().map(|status| &status.conditions)),
+        );
+        metrics.set_not_ready(
+            Kind::Topic,
+            not_ready(&self.topics, |topic| topic.status.as_ref().map(|status| &status.conditions)),
+        );
+        metrics.set_not_ready(
+            Kind::ConsumerProfile,
+            not_ready(&self.profiles, |profile| profile.status.as_ref().map(|status| &status.conditions)),
+        );
         let tuning = self.clusters.iter().flat_map(Store::state).filter_map(|guarded| {
             let cluster = guarded.0.as_ref().ok()?;
             let conditions = &cluster.status.as_ref()?.conditions;
@@ -97,4 +110,18 @@ impl Stores {
         });
         metrics.set_tuning_in_force(&tuning.collect::<Vec<_>>());
     }
+}
+
+/// Objects that are not Ready, those that do not decode among them; one that is paused was wanted so.
+fn not_ready<K>(stores: &[Store<Guarded<K>>], conditions: impl Fn(&K) -> Option<&Vec<Condition>>) -> u32
+where
+    K: kube::Resource<DynamicType = ()> + Clone + 'static,
+{
+    let is_ready = |guarded: &Guarded<K>| {
+        let Ok(object) = &guarded.0 else { return false };
+        let ready = conditions(object).into_iter().flatten().find(|c| c.type_ == ConditionType::Ready.as_str());
+        ready.is_some_and(|ready| ready.status == "True" || ready.reason == Reason::Paused.as_str())
+    };
+    let count = stores.iter().flat_map(Store::state).filter(|guarded| !is_ready(guarded)).count();
+    u32::try_from(count).unwrap_or(u32::MAX)
 }

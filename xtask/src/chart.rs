@@ -16,7 +16,7 @@ const RENDERS: &[(&str, &str)] = &[
     ("default", ""),
     ("namespaced", "watchNamespaces={orders,billing},rbac.aggregate=false"),
     ("monitoring", "podMonitor.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true"),
-    ("two-replicas", "replicas=2,podDisruptionBudget.enabled=true"),
+    ("two-replicas", "replicas=2,podDisruptionBudget.enabled=true,networkPolicy.enabled=true"),
     ("no-election", "leaderElection.enabled=false"),
 ];
 

@@ -99,21 +99,52 @@ fn the_operator_may_not_read_secrets_nor_do_anything_unnamed() {
 }
 
 #[test]
-fn the_dashboard_asks_no_other_data_source_and_can_be_narrowed() {
-    let dashboard: serde_json::Value = serde_json::from_str(&read("charts/forebay/dashboards/overview.json")).unwrap();
-    let panels = dashboard["panels"].as_array().unwrap();
-    let mut ids = BTreeSet::new();
-    for panel in panels {
-        assert!(ids.insert(panel["id"].as_i64().unwrap()), "{}: its id is taken", panel["title"]);
-        for target in panel["targets"].as_array().into_iter().flatten() {
-            let expression = target["expr"].as_str().unwrap();
-            assert_eq!(target["datasource"]["uid"], "${datasource}", "{}", panel["title"]);
-            let narrowed = expression.contains("cluster=~\"$cluster\"");
-            let of_operator = expression.contains("forebay_operator_reconcile");
-            assert!(narrowed || of_operator, "{}: {expression}", panel["title"]);
+fn dashboards_ask_no_other_data_source_and_can_be_narrowed() {
+    let mut titles = BTreeSet::new();
+    for name in names("charts/forebay/dashboards") {
+        let dashboard: serde_json::Value =
+            serde_json::from_str(&read(&format!("charts/forebay/dashboards/{name}"))).unwrap();
+        assert!(titles.insert(dashboard["uid"].as_str().unwrap().to_owned()), "{name}: its uid is taken");
+        let variables = dashboard["templating"]["list"].as_array().unwrap();
+        let variables: Vec<&str> = variables.iter().filter_map(|variable| variable["name"].as_str()).collect();
+        assert_eq!(variables[0], "datasource", "{name}");
+        let mut ids = BTreeSet::new();
+        for panel in dashboard["panels"].as_array().unwrap() {
+            let title = panel["title"].as_str().unwrap();
+            assert!(ids.insert(panel["id"].as_i64().unwrap()), "{name}: {title}: its id is taken");
+            assert!(panel["type"] == "row" || panel["targets"].is_array(), "{name}: {title} asks nothing");
+            for target in panel["targets"].as_array().into_iter().flatten() {
+                let expression = target["expr"].as_str().unwrap();
+                assert_eq!(target["datasource"]["uid"], "${datasource}", "{name}: {title}");
+                let of_operator = ["forebay_operator_", "job=\"forebay-operator\""];
+                let of_operator = of_operator.iter().any(|word| expression.contains(word));
+                assert!(expression.contains("cluster=~\"$cluster\"") || of_operator, "{name}: {title}: {expression}");
+                for variable in ["namespace", "cluster", "topic", "group"] {
+                    let used = expression.contains(&format!("\"${variable}\""));
+                    assert!(!used || variables.contains(&variable), "{name}: {title} uses ${variable}");
+                }
+            }
         }
     }
-    let variables = dashboard["templating"]["list"].as_array().unwrap();
-    let variables: Vec<&str> = variables.iter().filter_map(|variable| variable["name"].as_str()).collect();
-    assert_eq!(variables, ["datasource", "namespace", "cluster"]);
+    assert!(titles.len() >= 5, "{titles:?}");
+}
+
+#[test]
+fn what_dashboards_and_alerts_ask_for_is_in_the_catalogues() {
+    let catalogues = read("docs/reference/metrics.md") + &read("docs/reference/operator-metrics.md");
+    let mut asked = read("charts/forebay/files/alerts.yaml");
+    for name in names("charts/forebay/dashboards") {
+        asked.push_str(&read(&format!("charts/forebay/dashboards/{name}")));
+    }
+    let words = asked.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let metrics: BTreeSet<&str> = words
+        .filter(|word| ["forebay_", "kafka_", "process_"].iter().any(|prefix| word.starts_with(prefix)))
+        .filter(|word| !word.ends_with('_'))
+        .collect();
+    assert!(metrics.len() > 30, "{metrics:?}");
+    for metric in metrics {
+        let base =
+            ["_bucket", "_count", "_sum"].iter().find_map(|suffix| metric.strip_suffix(suffix)).unwrap_or(metric);
+        assert!(catalogues.contains(&format!("| `{base}` |")), "{metric} is in neither catalogue of docs/reference");
+    }
 }

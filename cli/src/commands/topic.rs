@@ -8,6 +8,7 @@ use forebay_broker_client::admin::{
     ConfigChange, ConfigEntry, ConfigResource, ConfigSource, Each, NewTopic, TopicDescription,
 };
 use forebay_broker_client::types::ErrorCode;
+use forebay_broker_config::{ConfigError, validate_topic};
 use serde::Serialize;
 
 use super::all_done;
@@ -129,6 +130,14 @@ async fn alter(
     partitions: Option<i32>,
     changes: Vec<ConfigChange>,
 ) -> anyhow::Result<()> {
+    for change in &changes {
+        // Brokers take the removal of what is not set, also of a name that nothing has.
+        if let ConfigChange::Delete { name } = change
+            && let Err(error @ ConfigError::Unknown { .. }) = validate_topic(name, "")
+        {
+            return Err(error.into());
+        }
+    }
     if !changes.is_empty() {
         let changes = [(ConfigResource::Topic(topic.to_owned()), changes)];
         all_done(admin.incremental_alter_configs(&changes, false).await?, "settings of")?;

@@ -106,6 +106,9 @@ async fn carry_out(admin: &Admin, name: &str, step: Step) -> anyhow::Result<(Opt
 fn plan(topic: &Topic, seen: Option<&TopicDescription>, settings: &[ConfigEntry]) -> Result<Vec<Step>, String> {
     let spec = &topic.spec;
     let declared: BTreeMap<String, String> = spec.config.iter().map(|(k, v)| (k.clone(), v.to_string())).collect();
+    if let Some(why) = spec.unwritable() {
+        return Err(why);
+    }
     let Some(seen) = seen else {
         let replication_factor = spec.replication_factor.map_or(-1, |n| i16::try_from(n).unwrap_or(i16::MAX));
         return Ok(vec![Step::Create(NewTopic {
@@ -119,6 +122,12 @@ fn plan(topic: &Topic, seen: Option<&TopicDescription>, settings: &[ConfigEntry]
     let has = i32::try_from(seen.partitions.len()).unwrap_or(i32::MAX);
     if has > spec.partitions {
         return Err(format!("has {has} partitions, spec.partitions is {}: none can be taken away", spec.partitions));
+    }
+    let factor = i32::try_from(seen.replication_factor()).unwrap_or(i32::MAX);
+    if let Some(wanted) = spec.replication_factor.filter(|wanted| *wanted != factor) {
+        return Err(format!(
+            "has replication factor {factor}, spec.replicationFactor is {wanted}: `forebay up` moves no replicas; kafka-reassign-partitions does"
+        ));
     }
     let mut steps = Vec::new();
     if has < spec.partitions {
@@ -201,6 +210,19 @@ mod tests {
         assert_eq!(plan(&topic(6, "{}"), Some(&seen(4)), &[]), Ok(vec![Step::Grow(6)]));
         let refusal = plan(&topic(2, "{}"), Some(&seen(4)), &[]).unwrap_err();
         assert_eq!(refusal, "has 4 partitions, spec.partitions is 2: none can be taken away");
+    }
+
+    #[test]
+    fn another_replication_factor_is_told_and_one_below_min_isr_refused() {
+        let mut topic = topic(4, r#"{"min.insync.replicas":2}"#);
+        topic.spec.replication_factor = Some(2);
+        let refusal = plan(&topic, Some(&seen(4)), &[]).unwrap_err();
+        assert!(refusal.starts_with("has replication factor 1, spec.replicationFactor is 2"), "{refusal}");
+        topic.spec.replication_factor = Some(1);
+        for seen in [None, Some(&seen(4))] {
+            let refusal = plan(&topic, seen, &[]).unwrap_err();
+            assert!(refusal.contains("min.insync.replicas 2 is above spec.replicationFactor 1"), "{refusal}");
+        }
     }
 
     #[test]

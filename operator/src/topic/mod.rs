@@ -4,6 +4,8 @@
 
 mod apply;
 mod config;
+#[cfg(test)]
+mod many_tests;
 mod observe;
 mod owners;
 mod placement;

@@ -170,6 +170,10 @@ pub(crate) fn plan(topic: &Topic, observed: &Observed, pace: Pace, now: Timestam
         out_of_reach => return draft(unreached(key, out_of_reach), Requeue::Backoff),
     };
     let configs = match config::validated(&topic.spec.config) {
+        Ok(configs) => topic.spec.unwritable().map_or(Ok(configs), Err),
+        Err(message) => Err(message),
+    };
+    let configs = match configs {
         Ok(configs) => configs,
         Err(message) => return draft(not_ready(Reason::InvalidConfig, message), Requeue::After(pace.resync)),
     };

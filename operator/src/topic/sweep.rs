@@ -63,6 +63,8 @@ impl Sweeps {
             .await;
         for (key, found) in looks {
             let Some(found) = found else { continue };
+            let moved = if found.failed { 0 } else { found.wake.len() };
+            context.metrics.swept(!found.failed, u32::try_from(moved).unwrap_or(u32::MAX));
             match found.failed {
                 true => *self.failures.entry(key.clone()).or_default() += 1,
                 false => drop(self.failures.remove(&key)),
@@ -86,14 +88,14 @@ impl Sweeps {
 }
 
 /// What a look at a Cluster's topics found.
-struct Found {
-    failed: bool,
+pub(super) struct Found {
+    pub(super) failed: bool,
     /// The topics whose Topics are to be reconciled.
-    wake: Vec<String>,
+    pub(super) wake: Vec<String>,
 }
 
 /// None when there is nobody to ask: Topics are told so by their own reconciles.
-async fn sweep(context: &Context, key: &ClusterKey, index: &Index, failures: u32) -> Option<Found> {
+pub(super) async fn sweep(context: &Context, key: &ClusterKey, index: &Index, failures: u32) -> Option<Found> {
     let ClusterSeen::Reached(_) = admitted(context, key, &key.namespace, false).await.ok()? else { return None };
     let kafka = context.kafka.get(key, &context.args.bootstrap_of(&key.namespace, &key.name));
     let own = index.names(key);

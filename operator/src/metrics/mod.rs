@@ -1,10 +1,16 @@
-//! The operator's metrics: every name in one place, every label from a closed set (and a Cluster's own name).
+//! The operator's metrics. Their names are in `catalog`.
+
+mod catalog;
+mod process;
 
 use std::time::Duration;
 
+use prometheus::core::Collector;
 use prometheus::{
-    CounterVec, Gauge, GaugeVec, HistogramOpts, HistogramVec, Opts, Registry, TextEncoder, exponential_buckets,
+    Counter, CounterVec, Gauge, GaugeVec, HistogramOpts, HistogramVec, Registry, TextEncoder, exponential_buckets,
 };
+
+use self::catalog::Metric;
 
 /// The kinds that are reconciled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +52,26 @@ impl Outcome {
     }
 }
 
+/// How a look at all topics of a Cluster ended.
+const SWEEP_OUTCOMES: [&str; 2] = ["ok", "error"];
+
+/// One more in a gauge, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Counted(Gauge);
+
+impl Counted {
+    fn new(gauge: Gauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 /// What is counted as it happens, and what is set at each scrape.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
@@ -53,33 +79,47 @@ pub(crate) struct Metrics {
     reconciles: CounterVec,
     duration: HistogramVec,
     last_success: GaugeVec,
+    queue: GaugeVec,
+    running: GaugeVec,
     objects: GaugeVec,
+    not_ready: GaugeVec,
     tuning_in_force: GaugeVec,
+    sweeps: CounterVec,
+    drifts: Counter,
     leader: Gauge,
+    cpu: Counter,
+    resident: Gauge,
+}
+
+fn gauges(metric: &Metric) -> Result<GaugeVec, prometheus::Error> {
+    GaugeVec::new(metric.opts(), metric.labels)
+}
+
+fn counters(metric: &Metric) -> Result<CounterVec, prometheus::Error> {
+    CounterVec::new(metric.opts(), metric.labels)
 }
 
 impl Metrics {
     pub(crate) fn new() -> Result<Self, prometheus::Error> {
-        let opts = |name: &str, help: &str| Opts::new(format!("forebay_operator_{name}"), help);
         let seconds = exponential_buckets(0.001, 2.0, 14)?;
-        let duration =
-            HistogramOpts::from(opts("reconcile_duration_seconds", "Time a reconcile took.")).buckets(seconds);
-        let build = GaugeVec::new(opts("build_info", "1, with the version."), &["version"])?;
+        let duration = HistogramOpts::from(catalog::DURATION.opts()).buckets(seconds);
+        let build = gauges(&catalog::BUILD)?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1.0);
         let metrics = Self {
             registry: Registry::new(),
-            reconciles: CounterVec::new(opts("reconciles_total", "Reconciles by outcome."), &["kind", "outcome"])?,
-            duration: HistogramVec::new(duration, &["kind"])?,
-            last_success: GaugeVec::new(
-                opts("last_success_timestamp_seconds", "When a reconcile last succeeded."),
-                &["kind"],
-            )?,
-            objects: GaugeVec::new(opts("objects", "Objects that are watched."), &["kind"])?,
-            tuning_in_force: GaugeVec::new(
-                opts("tuning_in_force", "1 when a Cluster's brokers run with what its spec wants, 0 when not."),
-                &["namespace", "cluster"],
-            )?,
-            leader: Gauge::with_opts(opts("leader", "1 when this operator acts, 0 when another one does."))?,
+            reconciles: counters(&catalog::RECONCILES)?,
+            duration: HistogramVec::new(duration, catalog::DURATION.labels)?,
+            last_success: gauges(&catalog::LAST_SUCCESS)?,
+            queue: gauges(&catalog::QUEUE)?,
+            running: gauges(&catalog::RUNNING)?,
+            objects: gauges(&catalog::OBJECTS)?,
+            not_ready: gauges(&catalog::NOT_READY)?,
+            tuning_in_force: gauges(&catalog::TUNING)?,
+            sweeps: counters(&catalog::SWEEPS)?,
+            drifts: Counter::with_opts(catalog::DRIFTS.opts())?,
+            leader: Gauge::with_opts(catalog::LEADER.opts())?,
+            cpu: Counter::with_opts(catalog::CPU.opts())?,
+            resident: Gauge::with_opts(catalog::RESIDENT.opts())?,
         };
         metrics.registry.register(Box::new(build))?;
         metrics.register()?;
@@ -87,19 +127,51 @@ impl Metrics {
             for outcome in Outcome::ALL {
                 metrics.reconciles.with_label_values(&[kind, outcome.as_str()]);
             }
-            metrics.objects.with_label_values(&[kind]).set(0.0);
+            for gauge in [&metrics.objects, &metrics.not_ready, &metrics.queue, &metrics.running] {
+                gauge.with_label_values(&[kind]).set(0.0);
+            }
             metrics.duration.with_label_values(&[kind]);
+        }
+        for outcome in SWEEP_OUTCOMES {
+            metrics.sweeps.with_label_values(&[outcome]);
         }
         Ok(metrics)
     }
 
     fn register(&self) -> Result<(), prometheus::Error> {
-        self.registry.register(Box::new(self.reconciles.clone()))?;
-        self.registry.register(Box::new(self.duration.clone()))?;
-        self.registry.register(Box::new(self.last_success.clone()))?;
-        self.registry.register(Box::new(self.objects.clone()))?;
-        self.registry.register(Box::new(self.tuning_in_force.clone()))?;
-        self.registry.register(Box::new(self.leader.clone()))
+        let all: [Box<dyn Collector>; 13] = [
+            Box::new(self.reconciles.clone()),
+            Box::new(self.duration.clone()),
+            Box::new(self.last_success.clone()),
+            Box::new(self.queue.clone()),
+            Box::new(self.running.clone()),
+            Box::new(self.objects.clone()),
+            Box::new(self.not_ready.clone()),
+            Box::new(self.tuning_in_force.clone()),
+            Box::new(self.sweeps.clone()),
+            Box::new(self.drifts.clone()),
+            Box::new(self.leader.clone()),
+            Box::new(self.cpu.clone()),
+            Box::new(self.resident.clone()),
+        ];
+        all.into_iter().try_for_each(|collector| self.registry.register(collector))
+    }
+
+    /// Counts an object as waiting for its reconcile, as long as what is returned lives.
+    pub(crate) fn queued(&self, kind: Kind) -> Counted {
+        Counted::new(self.queue.with_label_values(&[kind.as_str()]))
+    }
+
+    /// Counts a reconcile as under way, as long as what is returned lives.
+    pub(crate) fn running(&self, kind: Kind) -> Counted {
+        Counted::new(self.running.with_label_values(&[kind.as_str()]))
+    }
+
+    /// Counts a look at all topics of a Cluster that found so many otherwise than they were.
+    pub(crate) fn swept(&self, succeeded: bool, moved: u32) {
+        let [ok, error] = SWEEP_OUTCOMES;
+        self.sweeps.with_label_values(&[if succeeded { ok } else { error }]).inc();
+        self.drifts.inc_by(f64::from(moved));
     }
 
     pub(crate) fn reconciled(&self, kind: Kind, outcome: Outcome, took: Duration, now_seconds: f64) {
@@ -112,6 +184,10 @@ impl Metrics {
 
     pub(crate) fn set_objects(&self, kind: Kind, count: u32) {
         self.objects.with_label_values(&[kind.as_str()]).set(f64::from(count));
+    }
+
+    pub(crate) fn set_not_ready(&self, kind: Kind, count: u32) {
+        self.not_ready.with_label_values(&[kind.as_str()]).set(f64::from(count));
     }
 
     /// Replaces all series, so that a Cluster that is gone leaves none.
@@ -128,6 +204,10 @@ impl Metrics {
 
     /// The text that Prometheus reads.
     pub(crate) fn render(&self) -> String {
+        if let Some((cpu_seconds, resident_bytes)) = process::read() {
+            self.cpu.inc_by((cpu_seconds - self.cpu.get()).max(0.0));
+            self.resident.set(resident_bytes);
+        }
         TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_default()
     }
 }
