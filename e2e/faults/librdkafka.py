@@ -78,7 +78,14 @@ def consume():
     consumer.close()
 
 
-threads = [threading.Thread(target=f, daemon=True) for f in (produce, consume, consume)]
+def to_the_end(work):
+    try:
+        work()
+    except BaseException as e:  # a client that gives up must not do so in silence
+        say(f"x {work.__name__} ended with {e!r}".replace("\n", " "))
+
+
+threads = [threading.Thread(target=to_the_end, args=(f,), daemon=True) for f in (produce, consume, consume)]
 for thread in threads:
     thread.start()
 for line in sys.stdin:

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use forebay_broker_client::admin::{NewTopic, TopicDescription};
+use forebay_broker_client::types::ErrorCode;
 use forebay_broker_client::{Admin, Client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -78,7 +79,10 @@ impl Brokers {
         loop {
             let outcome = async {
                 for (name, created) in admin.create_topics(&topics, false).await? {
-                    created.with_context(|| format!("topic {name}"))?;
+                    // Made by an earlier try whose answer was lost: nobody else makes topics here.
+                    if !matches!(&created, Err(refused) if refused.code == ErrorCode::TopicAlreadyExists) {
+                        created.with_context(|| format!("topic {name}"))?;
+                    }
                 }
                 anyhow::Ok(())
             };

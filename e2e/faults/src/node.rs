@@ -151,6 +151,8 @@ fn properties(id: i32, brokers: i32, log_dir: &Path, extra: &[String]) -> String
         "offsets.topic.replication.factor=".to_owned() + &brokers.min(3).to_string(),
         // Few, so that each broker coordinates some group soon.
         "offsets.topic.num.partitions=6".to_owned(),
+        // Producers ask for their topics while those are being made.
+        "auto.create.topics.enable=false".to_owned(),
     ];
     let kafka = format!("PLAINTEXT://{address}:{KAFKA_PORT}");
     if brokers == 1 {
