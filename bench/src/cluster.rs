@@ -3,10 +3,9 @@
 //!
 //! What must hold: both makes get the same brokers, voters and topics; after an error no process is left.
 
-use std::fs::OpenOptions;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -18,7 +17,8 @@ use tokio::time::sleep;
 
 use crate::broker::until_works;
 use crate::compare::Make;
-use crate::failover::{JAVA, kafka_jars};
+use crate::compare::side::start_server;
+use crate::failover::kafka_jars;
 
 const STARTS_WITHIN: Duration = Duration::from_secs(120);
 const SETTLES_WITHIN: Duration = Duration::from_secs(120);
@@ -160,22 +160,8 @@ impl Cluster {
     }
 
     fn start_one(&mut self, id: usize) -> Result<()> {
-        let log = OpenOptions::new().create(true).append(true).open(self.path(id, "server.log"))?;
-        let config = self.path(id, "server.properties");
-        let mut command = match self.make {
-            Make::Forebay => {
-                let mut command = Command::new(&self.program);
-                command.arg("--config").arg(config);
-                command
-            }
-            Make::Kafka => {
-                let mut command = Command::new("java");
-                command.args(JAVA).args(["-cp", &self.jars, "kafka.Kafka"]).arg(config);
-                command
-            }
-        };
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        self.nodes[id].child = Some(command.spawn().with_context(|| format!("can't start {}", self.make))?);
+        let started = start_server(self.make, &self.program, &self.jars, &self.path(id, ""))?;
+        self.nodes[id].child = Some(started);
         Ok(())
     }
 

@@ -107,22 +107,7 @@ impl Side {
 
     /// Starts the process; it may not listen yet.
     pub(crate) fn start(&mut self) -> Result<()> {
-        let log = OpenOptions::new().create(true).append(true).open(self.folder.path().join("server.log"))?;
-        let config = self.folder.path().join("server.properties");
-        let mut command = match self.make {
-            Make::Forebay => {
-                let mut command = Command::new(&self.program);
-                command.arg("--config").arg(config);
-                command
-            }
-            Make::Kafka => {
-                let mut command = Command::new("java");
-                command.args(JAVA).args(["-cp", &self.jars, "kafka.Kafka"]).arg(config);
-                command
-            }
-        };
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        self.child = Some(command.spawn().with_context(|| format!("can't start {}", self.make))?);
+        self.child = Some(start_server(self.make, &self.program, &self.jars, self.folder.path())?);
         Ok(())
     }
 
@@ -214,4 +199,24 @@ impl Drop for Side {
             let _ = child.wait();
         }
     }
+}
+
+/// Starts a broker on its folder, which has its `server.properties` and gets its `server.log`.
+pub(crate) fn start_server(make: Make, program: &Path, jars: &str, folder: &Path) -> Result<Child> {
+    let log = OpenOptions::new().create(true).append(true).open(folder.join("server.log"))?;
+    let config = folder.join("server.properties");
+    let mut command = match make {
+        Make::Forebay => {
+            let mut command = Command::new(program);
+            command.arg("--config").arg(config);
+            command
+        }
+        Make::Kafka => {
+            let mut command = Command::new("java");
+            command.args(JAVA).args(["-cp", jars, "kafka.Kafka"]).arg(config);
+            command
+        }
+    };
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    command.spawn().with_context(|| format!("can't start {make}"))
 }
