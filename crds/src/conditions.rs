@@ -17,6 +17,8 @@ pub enum ConditionType {
     TuningInForce,
     /// Every claim has the size that the spec wants. Cluster.
     DisksInForce,
+    /// No disk is about to be full. Cluster.
+    DisksHaveRoom,
 }
 
 impl ConditionType {
@@ -27,6 +29,7 @@ impl ConditionType {
             Self::Progressing => "Progressing",
             Self::TuningInForce => "TuningInForce",
             Self::DisksInForce => "DisksInForce",
+            Self::DisksHaveRoom => "DisksHaveRoom",
         }
     }
 }
@@ -114,6 +117,10 @@ reasons! {
     DiskResizeRefused,
     /// A claim is larger than the spec says; it is left as it is.
     DiskLargerThanSpec,
+    /// A disk has little room; the message says which, and what to do.
+    DiskAlmostFull,
+    /// The node of a broker's local disk is gone; the message says which, and what to do.
+    NodeLost,
     /// No broker has reported what is in force.
     NotReported,
     /// What is in force differs from what is wanted; the message has both figures.

@@ -14,7 +14,7 @@ use crate::run::{step, workspace_root};
 /// Golden files: each shows one way to install. CRDs and dashboards are copies of files that are tested elsewhere.
 const RENDERS: &[(&str, &str)] = &[
     ("default", ""),
-    ("namespaced", "watchNamespaces={orders,billing},rbac.aggregate=false"),
+    ("namespaced", "watchNamespaces={orders,billing},rbac.aggregate=false,rbac.nodes=false"),
     ("monitoring", "podMonitor.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true"),
     ("two-replicas", "replicas=2,podDisruptionBudget.enabled=true,networkPolicy.enabled=true"),
     ("no-election", "leaderElection.enabled=false"),

@@ -99,6 +99,13 @@ fn the_operator_may_not_read_secrets_nor_do_anything_unnamed() {
 }
 
 #[test]
+fn of_nodes_and_volumes_the_operator_may_only_get_those_that_it_knows_by_name() {
+    let rules = yaml("charts/forebay/files/node-rules.yaml");
+    let expected = "- apiGroups: [\"\"]\n  resources: [nodes, persistentvolumes]\n  verbs: [get]\n";
+    assert_eq!(rules, serde_yaml_ng::from_str::<Value>(expected).unwrap());
+}
+
+#[test]
 fn dashboards_ask_no_other_data_source_and_can_be_narrowed() {
     let mut titles = BTreeSet::new();
     for name in names("charts/forebay/dashboards") {

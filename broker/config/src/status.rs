@@ -25,6 +25,8 @@ pub struct BrokerStatus {
     pub started_at_ms: i64,
     /// Kafka address that clients are told.
     pub advertised: Vec<String>,
+    /// The rack that it is registered with; empty for none.
+    pub rack: Option<String>,
     /// Threads that run.
     pub threads: ThreadStatus,
     /// Open files.

@@ -1,4 +1,4 @@
-//! When brokers may be restarted for a changed spec, and how fast partitions move.
+//! When brokers may be restarted for a changed spec, how fast partitions move, how brokers know their racks.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,18 @@ impl MaintenanceWindow {
     pub fn effective_days(&self) -> Vec<Day> {
         if self.days.is_empty() { Day::ALL.to_vec() } else { self.days.clone() }
     }
+}
+
+/// How brokers know where they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Rack {
+    /// The label of nodes that names the rack or zone, for example `topology.kubernetes.io/zone`.
+    #[schemars(
+        length(min = 1, max = 317),
+        regex(pattern = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$")
+    )]
+    pub node_label: String,
 }
 
 /// How partitions are moved when brokers are taken away.

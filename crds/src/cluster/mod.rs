@@ -7,7 +7,7 @@ mod maintenance;
 mod pod;
 mod status;
 
-pub use maintenance::{Day, MaintenanceWindow, Moves};
+pub use maintenance::{Day, MaintenanceWindow, Moves, Rack};
 pub use pod::PodTemplate;
 pub use status::{
     BrokerState, BrokerStatus, ClusterStatus, DiskInForce, FlushInForce, KernelInForce, NofileInForce, ThreadsInForce,
@@ -95,6 +95,9 @@ pub struct ClusterSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(min = 1, max = 63)), extend("x-kubernetes-list-type" = "set"))]
     pub allowed_namespaces: Vec<String>,
+    /// Racks: each broker registers with the rack of its node, replicas are spread over racks, and brokers over them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rack: Option<Rack>,
     /// When brokers that run may be restarted for a changed spec; at any time when left out. What is down already is mended at
     /// once, and restarts that an annotation asks for wait for no window.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

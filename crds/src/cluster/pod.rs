@@ -26,7 +26,7 @@ pub struct PodTemplate {
     /// Taints to tolerate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Vec<Toleration>,
-    /// How brokers are spread over zones and nodes.
+    /// How brokers are spread over zones and nodes; when left out, evenly over zones as far as that can be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
     /// Priority class.

@@ -44,7 +44,7 @@ pub struct ClusterStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
     pub brokers: Vec<BrokerStatus>,
-    /// `Ready`, `Progressing`, `TuningInForce`, `DisksInForce`.
+    /// `Ready`, `Progressing`, `TuningInForce`, `DisksInForce`, `DisksHaveRoom`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -63,6 +63,10 @@ async fn perform(context: &Context, cluster: &Cluster, action: &Action) -> Resul
             apply::grow_claim(client, &namespace, &growth.claim, &growth.to).await?;
             Ok(Note::normal(Reason::DiskResizing, action.to_string()))
         }
+        Action::LabelPod { name, uid, label, value } => {
+            apply::label_pod(client, &namespace, name, uid, label, value).await?;
+            Ok(Note::normal(Reason::Applied, action.to_string()))
+        }
         Action::OrphanSet { name, uid } => {
             let resource = ApiResource::erase::<StatefulSet>(&());
             apply::delete(client, &namespace, &resource, name, uid, true).await?;
@@ -135,7 +139,7 @@ fn failure(action: &Action, error: &StepError) -> Failure {
         Action::Apply(_) | Action::OrphanSet { .. } | Action::ReplacePod(_) => {
             (ConditionType::Ready, Reason::KubernetesError)
         }
-        Action::MarkClaim { .. } => (ConditionType::Ready, Reason::KubernetesError),
+        Action::LabelPod { .. } | Action::MarkClaim { .. } => (ConditionType::Ready, Reason::KubernetesError),
         Action::SetOnBrokers(_) | Action::Move { .. } | Action::Unthrottle(_) | Action::Unregister { .. } => {
             (ConditionType::Ready, Reason::KafkaError)
         }

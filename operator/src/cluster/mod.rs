@@ -5,10 +5,12 @@ mod build;
 mod disks;
 mod drain;
 mod dynamic;
+mod lost;
 mod observe;
 mod plan;
 mod report;
 mod roll;
+mod room;
 mod scale;
 mod settled;
 #[cfg(test)]

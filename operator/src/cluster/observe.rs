@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use forebay_broker_config::Settings;
 use forebay_broker_config::status::BrokerStatus;
 use forebay_crds::Cluster;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::{apps::v1::StatefulSet, policy::v1::PodDisruptionBudget};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ApiResource, ListParams};
@@ -16,6 +16,7 @@ use kube::{Client, ResourceExt};
 use serde_json::Value;
 
 use super::build::{self, RESTART_ANNOTATION, config_map, labels};
+use super::lost::{self, Lost};
 use super::roll::{self, Marks};
 use super::scale::{self, BROKER_ANNOTATION};
 use super::settled::Settled;
@@ -52,6 +53,8 @@ pub(crate) struct Observed {
 pub(crate) struct ClaimSeen {
     pub(crate) name: String,
     pub(crate) uid: String,
+    /// The volume that it is bound to.
+    pub(crate) volume: Option<String>,
     /// What has become of its broker (`scale::BROKER_ANNOTATION`).
     pub(crate) broker: Option<String>,
     pub(crate) requested: String,
@@ -65,6 +68,20 @@ impl ClaimSeen {
         let ours = start.ends_with(&format!("-{}", build::broker_set_name(cluster)));
         ordinal.parse().ok().filter(|_| ours)
     }
+}
+
+/// The rack of a pod's node, by the label that the Cluster names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RackSeen {
+    /// None is asked for, the pod has no node yet, or its node has no such label.
+    #[default]
+    None,
+    /// The pod has the label: a broker that starts registers with it.
+    OnPod(String),
+    /// The node has the label, and the pod does not have it yet.
+    OnNode(String),
+    /// The operator could not look; the text says why.
+    Unknown(String),
 }
 
 /// A broker's pod.
@@ -81,6 +98,9 @@ pub(crate) struct PodSeen {
     pub(crate) deleting: bool,
     /// What it was made from.
     pub(crate) marks: Marks,
+    pub(crate) rack: RackSeen,
+    /// It can't be placed, as the node of its disk is gone: the text says so, and the way out.
+    pub(crate) lost: Option<String>,
     /// Its annotation asks for a restart.
     pub(crate) restart_requested: bool,
     /// Why it is not ready, in Kubernetes' words.
@@ -143,11 +163,38 @@ async fn kubernetes(client: &Client, cluster: &Cluster) -> Result<Observed, Reco
     let pods = pods.list(&of_cluster).await.map_err(ReconcileError::kube("list pods"))?;
     observed.pods = pods.iter().filter_map(pod_seen).collect();
     observed.pods.sort_by_key(|pod| pod.ordinal);
+    if let Some(rack) = &cluster.spec.rack {
+        for pod in &mut observed.pods {
+            let labels = pods.iter().find(|live| live.name_any() == pod.name).map(ResourceExt::labels);
+            pod.rack = match labels.and_then(|labels| labels.get(&rack.node_label)) {
+                Some(rack) => RackSeen::OnPod(rack.clone()),
+                None => rack_of_node(client, pod.node.as_deref(), &rack.node_label).await,
+            };
+        }
+    }
+    for pod in &mut observed.pods {
+        match lost::look(client, pod, &scale::claims_of(cluster, &observed.claims, pod.ordinal)).await {
+            Lost::No => {}
+            Lost::Yes(text) => pod.lost = Some(text),
+            Lost::Unknown(why) => pod.message = pod.message.take().map(|message| format!("{message} ({why})")),
+        }
+    }
     let addresses = observed.pods.iter().filter_map(|pod| Some((pod.name.clone(), pod.ip?)));
     let reads = addresses
         .map(async |(pod, ip)| (pod, status::read(ip, status::HTTP_PORT).await.map_err(|error| error.to_string())));
     observed.reports = futures::future::join_all(reads).await.into_iter().collect();
     Ok(observed)
+}
+
+async fn rack_of_node(client: &Client, node: Option<&str>, label: &str) -> RackSeen {
+    let Some(node) = node else { return RackSeen::None };
+    match Api::<Node>::all(client.clone()).get_opt(node).await {
+        Ok(node) => {
+            let rack = node.and_then(|node| node.labels().get(label).cloned());
+            rack.map_or(RackSeen::None, RackSeen::OnNode)
+        }
+        Err(error) => RackSeen::Unknown(lost::unreadable(&error)),
+    }
 }
 
 fn claim_seen(claim: &PersistentVolumeClaim) -> ClaimSeen {
@@ -156,6 +203,7 @@ fn claim_seen(claim: &PersistentVolumeClaim) -> ClaimSeen {
     ClaimSeen {
         name: claim.name_any(),
         uid: claim.uid().unwrap_or_default(),
+        volume: claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()),
         broker: claim.annotations().get(BROKER_ANNOTATION).cloned(),
         requested: requests.and_then(|r| r.get("storage")).map(|size| size.0.clone()).unwrap_or_default(),
         capacity: capacity.and_then(|capacity| capacity.get("storage")).map(|size| size.0.clone()),
@@ -177,6 +225,8 @@ fn pod_seen(pod: &Pod) -> Option<PodSeen> {
         deleting: pod.metadata.deletion_timestamp.is_some(),
         marks: roll::marks(pod.annotations(), pod.spec.as_ref()),
         restart_requested: pod.annotations().contains_key(RESTART_ANNOTATION),
+        rack: RackSeen::None,
+        lost: None,
         message: pod_message(&status),
         name,
     })

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use forebay_broker_config::Settings;
 use forebay_broker_config::status::BrokerStatus;
+use forebay_crds::cluster::Rack;
 use forebay_crds::{Cluster, ClusterStatus, ConditionReport, ConditionState, ConditionType, Reason};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -16,10 +17,10 @@ use serde_json::Value;
 
 use super::build::{self, BuildError, Defaults, broker_set_name, config_map};
 use super::disks::{self, Growth};
-use super::observe::Observed;
+use super::observe::{Observed, RackSeen};
 use super::roll::{Replacement, Situation};
 use super::settled::{self, Settled};
-use super::{dynamic, report, roll, scale, tuning, windows};
+use super::{dynamic, report, roll, room, scale, tuning, windows};
 use crate::kafka::moves::Move;
 use crate::kube::apply::{self, Child, Need};
 use crate::kube::events::Note;
@@ -34,6 +35,13 @@ const UNSETTLED: Duration = Duration::from_secs(3);
 pub(crate) enum Action {
     Apply(Child),
     GrowClaim(Growth),
+    /// Copies the rack label of its node to a pod.
+    LabelPod {
+        name: String,
+        uid: String,
+        label: String,
+        value: String,
+    },
     /// Deletes the set and leaves its pods and claims.
     OrphanSet {
         name: String,
@@ -68,6 +76,7 @@ impl fmt::Display for Action {
         match self {
             Self::Apply(child) => write!(f, "apply {}", child.key()),
             Self::GrowClaim(growth) => write!(f, "grow claim {} from {} to {}", growth.claim, growth.from, growth.to),
+            Self::LabelPod { name, label, value, .. } => write!(f, "label pod {name} {label}={value}"),
             Self::OrphanSet { name, .. } => write!(f, "orphan StatefulSet/{name}"),
             Self::ReplacePod(one) => write!(f, "replace pod {}", one.name),
             Self::Move { moves, .. } => {
@@ -125,13 +134,15 @@ pub(crate) fn plan(
     };
     let paused = cluster.spec.paused.unwrap_or(false);
     let by_id = by_id(observed);
+    let racks = observed.pods.iter().map(|pod| (pod.ordinal, &pod.rack)).collect();
     let set = observed.children.get(&format!("StatefulSet/{}", broker_set_name(&cluster.name_any())));
     let progress = steps.blockers.first().cloned();
     let reports = vec![
         ready(cluster, observed, progress.as_ref()),
         progressing(paused, refused, progress.as_ref(), set, cluster, observed, &disks.report),
-        settings_told(tuning::judge(&cluster.spec, &by_id), observed),
+        settings_told(tuning::judge(&cluster.spec, &by_id, &racks), observed),
         disks.report,
+        room::judge(&cluster.spec, &by_id, had_little_room(cluster)),
     ];
     let is_settled =
         reports.iter().all(|r| r.condition_type != ConditionType::Progressing || r.state == ConditionState::False);
@@ -148,6 +159,12 @@ pub(crate) fn plan(
     // A window may be days away.
     let is_settled = is_settled || progress.is_some_and(|(reason, _)| reason == Reason::MaintenanceWindow);
     Plan { actions, status, notes, requeue: Requeue::After(if is_settled { resync } else { UNSETTLED }) }
+}
+
+fn had_little_room(cluster: &Cluster) -> bool {
+    let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
+    let mut room = conditions.filter(|old| old.type_ == ConditionType::DisksHaveRoom.as_str());
+    room.any(|old| old.status == ConditionState::False.as_str())
 }
 
 /// What is in force on all brokers is not known when they do not tell their settings.
@@ -179,6 +196,15 @@ fn steps(
     let mut steps = Steps::default();
     // IMPORTANT: before everything else. A full disk may be why nothing else works.
     steps.actions.extend(growing(growths));
+    steps.blockers.extend(observed.pods.iter().filter_map(|pod| Some((Reason::NodeLost, pod.lost.clone()?))));
+    // Its broker reads it when it starts.
+    let label = |rack: &Rack| rack.node_label.clone();
+    steps.actions.extend(observed.pods.iter().filter_map(|pod| {
+        let (Some(label), RackSeen::OnNode(value)) = (cluster.spec.rack.as_ref().map(label), pod.rack.clone()) else {
+            return None;
+        };
+        Some(Action::LabelPod { name: pod.name.clone(), uid: pod.uid.clone(), label, value })
+    }));
     let unmark = scale::unmark(cluster, observed);
     for child in children {
         // IMPORTANT: a broker must not come while its claims say that it was emptied: it would be let go as it is.
@@ -191,7 +217,7 @@ fn steps(
     }
     steps.actions.extend(unmark);
     settings_step(&mut steps, children, observed);
-    let rolling = steps.blockers.iter().any(|(reason, _)| *reason != Reason::DiskResizing);
+    let rolling = steps.blockers.iter().any(|(reason, _)| !matches!(reason, Reason::DiskResizing | Reason::NodeLost));
     scale::step(&mut steps, cluster, settled, observed, rolling);
     steps
 }

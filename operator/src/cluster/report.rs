@@ -55,7 +55,7 @@ fn broker(cluster: &Cluster, pod: &PodSeen, report: Option<&Result<Status, Strin
         state,
         message: if pod.ready { None } else { pod.message.clone() },
         version: status.map(|status| status.version.clone()),
-        tuning: status.map(|status| tuning::checks(&cluster.spec, status)).unwrap_or_default(),
+        tuning: status.map(|status| tuning::checks(&cluster.spec, status, &pod.rack)).unwrap_or_default(),
         threads: status.map(tuning::threads_in_force),
         nofile: status.map(tuning::nofile),
         flush: status.map(tuning::flush),

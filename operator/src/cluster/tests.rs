@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::apply::{Failure, with_failures};
 use super::build::{Defaults, broker_set_name};
-use super::observe::{ClaimSeen, Observed, PodSeen};
+use super::observe::{ClaimSeen, Observed, PodSeen, RackSeen};
 use super::plan::{Plan, desired, plan};
 use super::roll;
 use crate::kafka::brokers::{BrokersSeen, PartitionSeen};
@@ -123,7 +123,7 @@ impl Partition {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Pod {
     ordinal: i32,
@@ -131,6 +131,13 @@ struct Pod {
     #[serde(default)]
     ready: bool,
     message: Option<String>,
+    lost: Option<String>,
+    /// The rack label that the pod has.
+    rack: Option<String>,
+    /// The rack label of its node, which it does not have yet.
+    rack_to_come: Option<String>,
+    /// Why its rack can't be told.
+    rack_unknown: Option<String>,
     status: Option<BrokerStatus>,
 }
 
@@ -139,6 +146,12 @@ struct Pod {
 struct Expected {
     actions: Vec<String>,
     conditions: BTreeMap<String, String>,
+}
+
+fn rack_of(pod: &Pod) -> RackSeen {
+    let on_pod = pod.rack.clone().map(RackSeen::OnPod);
+    let on_node = pod.rack_to_come.clone().map(RackSeen::OnNode);
+    on_pod.or(on_node).or(pod.rack_unknown.clone().map(RackSeen::Unknown)).unwrap_or_default()
 }
 
 fn observed(given: &Given) -> Observed {
@@ -155,6 +168,8 @@ fn observed(given: &Given) -> Observed {
             revision: pod.revision.clone(),
             ready: pod.ready,
             message: pod.message.clone(),
+            lost: pod.lost.clone(),
+            rack: rack_of(pod),
             node: Some("node-1".to_owned()),
             ..PodSeen::default()
         });
@@ -200,6 +215,7 @@ fn observed(given: &Given) -> Observed {
         .map(|(name, [requested, capacity])| ClaimSeen {
             name: name.clone(),
             uid: format!("uid-of-{name}"),
+            volume: None,
             broker: given.marks.get(name).cloned(),
             requested: requested.clone(),
             capacity: Some(capacity.clone()),
@@ -245,8 +261,8 @@ fn a_status_that_was_written_is_the_status_that_is_planned_next() {
             ordinal: 0,
             revision: "r".into(),
             ready: true,
-            message: None,
             status: Some(BrokerStatus::default()),
+            ..Pod::default()
         }],
         ..Given::default()
     };
@@ -312,6 +328,7 @@ fn children_are_as_committed() {
         "reclaimPolicy": "Delete",
         "pod": {"labels": {"team": "a", "forebay.dev/cluster": "mine"}, "tolerations": [{"operator": "Exists"}]},
         "metrics": {"scrapeAnnotations": false},
+        "rack": {"nodeLabel": "topology.kubernetes.io/zone"},
     });
     for (name, spec) in [("plain", json!({})), ("rich", rich), ("replicated", json!({"replicas": 3}))] {
         let mut cluster = cluster(&spec);

@@ -11,9 +11,14 @@ use forebay_crds::cluster::{
 use forebay_crds::{ClusterSpec, ConditionReport, ConditionState, ConditionType, Reason};
 
 use super::build::threads;
+use super::observe::RackSeen;
 
 /// The condition `TuningInForce` over all brokers.
-pub(crate) fn judge(spec: &ClusterSpec, reports: &BTreeMap<i32, &BrokerStatus>) -> ConditionReport {
+pub(crate) fn judge(
+    spec: &ClusterSpec,
+    reports: &BTreeMap<i32, &BrokerStatus>,
+    racks: &BTreeMap<i32, &RackSeen>,
+) -> ConditionReport {
     let report = |state, reason, message| ConditionReport::new(ConditionType::TuningInForce, state, reason, message);
     if reports.is_empty() {
         return report(
@@ -23,7 +28,8 @@ pub(crate) fn judge(spec: &ClusterSpec, reports: &BTreeMap<i32, &BrokerStatus>) 
         );
     }
     let found = reports.iter().flat_map(|(id, status)| {
-        let differs = checks(spec, status).into_iter().filter(|check| !check.holds);
+        let rack = racks.get(id).copied().unwrap_or(&RackSeen::None);
+        let differs = checks(spec, status, rack).into_iter().filter(|check| !check.holds);
         differs.map(move |check| format!("broker {id}: {}", text(&check)))
     });
     let found: Vec<String> = found.collect();
@@ -35,7 +41,7 @@ pub(crate) fn judge(spec: &ClusterSpec, reports: &BTreeMap<i32, &BrokerStatus>) 
 }
 
 /// What the spec wants of one broker, what is in force there, and whether that will do.
-pub(crate) fn checks(spec: &ClusterSpec, status: &BrokerStatus) -> Vec<TuningCheck> {
+pub(crate) fn checks(spec: &ClusterSpec, status: &BrokerStatus, rack: &RackSeen) -> Vec<TuningCheck> {
     let mut found = Vec::new();
     let wanted = threads(spec);
     let threads = [
@@ -67,7 +73,30 @@ pub(crate) fn checks(spec: &ClusterSpec, status: &BrokerStatus) -> Vec<TuningChe
     });
     found.extend(of_flush);
     found.extend(spec.kernel.iter().flat_map(|kernel| kernel_checks(kernel, status)));
+    found.extend(rack_check(spec, rack, status));
     found
+}
+
+/// A broker reads its rack when it starts, which may be before its pod has the label.
+fn rack_check(spec: &ClusterSpec, rack: &RackSeen, status: &BrokerStatus) -> Option<TuningCheck> {
+    let label = &spec.rack.as_ref()?.node_label;
+    // Absent: a version that does not tell.
+    let in_force = status.rack.as_deref()?;
+    let shown = if in_force.is_empty() { "none" } else { in_force };
+    match rack {
+        RackSeen::None => None,
+        RackSeen::OnPod(wanted) | RackSeen::OnNode(wanted) => {
+            let holds = wanted == in_force;
+            let hint =
+                "it started before its pod had the label: annotate the pod with forebay.dev/restart=now".to_owned();
+            Some(TuningCheck { hint: (!holds).then_some(hint), ..check(&"rack", wanted, &shown, holds) })
+        }
+        RackSeen::Unknown(why) => {
+            let wanted = format!("{label} of its node");
+            let holds = !in_force.is_empty();
+            Some(TuningCheck { hint: (!holds).then(|| why.clone()), ..check(&"rack", &wanted, &shown, holds) })
+        }
+    }
 }
 
 fn check(setting: &dyn Display, wanted: &dyn Display, in_force: &dyn Display, holds: bool) -> TuningCheck {

@@ -159,6 +159,21 @@ pub(crate) async fn annotate_claim(
     api.patch(name, &params, &Patch::Merge(&patch)).await.map(drop)
 }
 
+/// Labels exactly this pod.
+pub(crate) async fn label_pod(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    uid: &str,
+    label: &str,
+    value: &str,
+) -> Result<(), kube::Error> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let patch = json!({"metadata": {"uid": uid, "labels": {label: value}}});
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    api.patch(name, &params, &Patch::Merge(&patch)).await.map(drop)
+}
+
 /// Deletes exactly this claim.
 pub(crate) async fn delete_claim(client: &Client, namespace: &str, name: &str, uid: &str) -> Result<(), kube::Error> {
     delete(client, namespace, &ApiResource::erase::<PersistentVolumeClaim>(&()), name, uid, false).await

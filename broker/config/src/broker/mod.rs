@@ -221,7 +221,7 @@ impl BrokerConfig {
         let config = Self {
             broker_id,
             cluster_id: r.given("forebay.cluster.id").map(str::to_owned),
-            rack: r.given("broker.rack").map(str::to_owned),
+            rack: r.given("broker.rack").filter(|rack| !rack.is_empty()).map(str::to_owned),
             quorum,
             metadata_snapshot_after_bytes: r.required("metadata.log.max.record.bytes.between.snapshots"),
             listeners,

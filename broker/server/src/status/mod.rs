@@ -40,6 +40,7 @@ pub(crate) fn of(broker: &Broker) -> BrokerStatus {
             .flatten()
             .map(|endpoint| format!("{}://{}:{}", endpoint.listener, endpoint.host, endpoint.port))
             .collect(),
+        rack: own.map(|own| own.rack.clone().unwrap_or_default()),
         threads: ThreadStatus {
             network: broker.threads.network,
             io: broker.threads.io,

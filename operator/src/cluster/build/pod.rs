@@ -10,7 +10,7 @@ use forebay_crds::cluster::PodTemplate;
 use k8s_openapi::api::core::v1::{
     Affinity, Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction,
     ObjectFieldSelector, PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
-    SeccompProfile, SecurityContext, Volume, VolumeMount, WeightedPodAffinityTerm,
+    SeccompProfile, SecurityContext, TopologySpreadConstraint, Volume, VolumeMount, WeightedPodAffinityTerm,
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
@@ -102,7 +102,10 @@ fn spec(cluster: &Cluster, defaults: &Defaults, wanted: PodTemplate) -> PodSpec 
         }),
         termination_grace_period_seconds: Some(60),
         tolerations: some(wanted.tolerations),
-        topology_spread_constraints: some(wanted.topology_spread_constraints),
+        topology_spread_constraints: Some(match wanted.topology_spread_constraints.is_empty() {
+            true => vec![over_zones(cluster)],
+            false => wanted.topology_spread_constraints,
+        }),
         volumes: Some(vec![Volume {
             name: CONFIG_VOLUME.to_owned(),
             config_map: Some(ConfigMapVolumeSource {
@@ -117,7 +120,7 @@ fn spec(cluster: &Cluster, defaults: &Defaults, wanted: PodTemplate) -> PodSpec 
 
 fn container(cluster: &Cluster, defaults: &Defaults) -> Container {
     let host = broker_host(cluster, defaults, "$(POD_NAME)");
-    let args = [
+    let mut args = vec![
         "--config".to_owned(),
         format!("{CONFIG_PATH}/{}", config_map::FILE),
         "--broker-id-from".to_owned(),
@@ -125,13 +128,19 @@ fn container(cluster: &Cluster, defaults: &Defaults) -> Container {
         "--set".to_owned(),
         format!("advertised.listeners={}", config_map::advertised(cluster, &host)),
     ];
+    let mut env = vec![from_pod("POD_NAME", "metadata.name")];
+    if let Some(rack) = &cluster.spec.rack {
+        // Newer Kubernetes copies a node's zone to its pods; the operator does so for any label. None is no rack.
+        env.push(from_pod("RACK", &format!("metadata.labels['{}']", rack.node_label)));
+        args.extend(["--set".to_owned(), "broker.rack=$(RACK)".to_owned()]);
+    }
     Container {
         name: "broker".to_owned(),
         image: Some(cluster.spec.image.clone().unwrap_or_else(|| defaults.broker_image.clone())),
         image_pull_policy: cluster.spec.image_pull_policy.map(|policy| policy.as_str().to_owned()),
         command: Some(vec!["/forebay-broker".to_owned()]),
-        args: Some(args.into()),
-        env: Some(vec![pod_name()]),
+        args: Some(args),
+        env: Some(env),
         ports: Some(ports(cluster)),
         // Recovering is alive but not ready: a broker that reads its logs must not be killed for it.
         liveness_probe: Some(probe("/livez", 10, 6)),
@@ -163,10 +172,11 @@ fn mounts(cluster: &Cluster) -> Vec<VolumeMount> {
     std::iter::once(config).chain(disks).collect()
 }
 
-fn pod_name() -> EnvVar {
-    let field_ref = ObjectFieldSelector { field_path: "metadata.name".to_owned(), ..ObjectFieldSelector::default() };
+/// An environment variable from a field of the pod.
+fn from_pod(name: &str, field_path: &str) -> EnvVar {
+    let field_ref = ObjectFieldSelector { field_path: field_path.to_owned(), ..ObjectFieldSelector::default() };
     EnvVar {
-        name: "POD_NAME".to_owned(),
+        name: name.to_owned(),
         value_from: Some(EnvVarSource { field_ref: Some(field_ref), ..EnvVarSource::default() }),
         ..EnvVar::default()
     }
@@ -197,6 +207,18 @@ fn probe(path: &str, period_seconds: i32, failure_threshold: i32) -> Probe {
         timeout_seconds: Some(2),
         failure_threshold: Some(failure_threshold),
         ..Probe::default()
+    }
+}
+
+/// Wished for and not required: nodes without zones are normal too.
+fn over_zones(cluster: &Cluster) -> TopologySpreadConstraint {
+    let zone = "topology.kubernetes.io/zone".to_owned();
+    TopologySpreadConstraint {
+        label_selector: Some(labels::selector(&cluster.name_any())),
+        max_skew: 1,
+        topology_key: cluster.spec.rack.as_ref().map_or(zone, |rack| rack.node_label.clone()),
+        when_unsatisfiable: "ScheduleAnyway".to_owned(),
+        ..TopologySpreadConstraint::default()
     }
 }
 
