@@ -209,13 +209,16 @@ impl Disk {
         }
     }
 
-    /// The entries of a directory, sorted by name; names that are not UTF-8 are left out.
+    /// The entries of a directory, sorted by name; names that are not UTF-8 are left out, and what somebody takes away meanwhile.
     pub fn list(&self, path: &Path) -> Result<Vec<DirEntry>, DiskError> {
         let mut entries = Vec::new();
         for entry in std::fs::read_dir(path).map_err(failed("list", path))? {
             let entry = entry.map_err(failed("list", path))?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            let metadata = entry.metadata().map_err(failed("look at", &entry.path()))?;
+            let metadata = match entry.metadata() {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                metadata => metadata.map_err(failed("look at", &entry.path()))?,
+            };
             entries.push(DirEntry { name, is_dir: metadata.is_dir(), length: metadata.len() });
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));

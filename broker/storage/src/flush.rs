@@ -14,6 +14,7 @@ use crate::{
     log_dir::{LogDir, Poisoned},
     names::parse_segment_file,
     producer_state::snapshot_name,
+    read::Shared,
     segment::Segment,
 };
 
@@ -51,6 +52,7 @@ struct Checkpoint {
 /// The producer state at one offset, as it goes to disk.
 #[derive(Debug)]
 struct Snapshot {
+    shared: Arc<Shared>,
     dir: PathBuf,
     end: Offset,
     content: Vec<u8>,
@@ -61,6 +63,7 @@ struct Snapshot {
 impl Snapshot {
     /// Writes it durably and removes older ones that no segment begins with.
     fn save(&self, disk: &Disk) -> Result<(), DiskError> {
+        let _alone = self.shared.snapshots.lock();
         disk.replace(&self.dir.join(snapshot_name(self.end)), &self.content)?;
         for entry in disk.list(&self.dir)? {
             let other = parse_segment_file(&entry.name, ".snapshot");
@@ -135,6 +138,7 @@ impl PartitionLog {
 
     fn snapshot(&self) -> Snapshot {
         Snapshot {
+            shared: Arc::clone(&self.shared),
             dir: self.dir.clone(),
             end: self.end,
             content: self.producers.encode_snapshot(),

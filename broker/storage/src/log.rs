@@ -205,6 +205,7 @@ impl PartitionLog {
             shared: Arc::new(Shared {
                 view: Mutex::new(view),
                 epochs: Mutex::new(epochs),
+                snapshots: Mutex::default(),
                 log_dir: Arc::clone(&log_dir),
             }),
             log_dir,

@@ -95,6 +95,8 @@ pub struct LogOffsets {
 pub(crate) struct Shared {
     pub(crate) view: Mutex<View>,
     pub(crate) epochs: Mutex<LeaderEpochs>,
+    /// Held while a snapshot of producers is saved: a flush and a roll may want the same one at once, and both write it beside its name first.
+    pub(crate) snapshots: Mutex<()>,
     pub(crate) log_dir: Arc<LogDir>,
 }
 

@@ -6,6 +6,7 @@ mod faults;
 mod guarding;
 mod inconsistent;
 mod model;
+mod racing;
 mod readers;
 mod recovering;
 mod retaining;
