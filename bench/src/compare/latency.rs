@@ -33,6 +33,11 @@ const FIGURES: [Metric; 6] = [
 const FLUSHED_P99: Metric = Metric { name: "acknowledged, 99 %", unit: "ms", wanted: Wanted::AtMost(0.2) };
 const UNFLUSHED_P99: Metric = at_most_kafkas("acknowledged, 99 %");
 const RATE: Metric = Metric { name: "produced", unit: "records/s", wanted: Wanted::Nothing };
+const FLUSHED: &str = "flush.messages=1";
+const UNFLUSHED: &str = "default";
+const COMPARED: &str = "flush.messages=1 ÷ default";
+const P99_COMPARED: Metric = Metric { name: "acknowledged, 99 %", unit: "×", wanted: Wanted::OwnAtMost(4.0) };
+const RATE_COMPARED: Metric = Metric { name: "produced", unit: "×", wanted: Wanted::OwnAtLeast(0.5) };
 
 /// What the client prints.
 #[derive(Debug, Deserialize)]
@@ -80,26 +85,43 @@ pub(super) async fn at_load(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 pub(super) async fn group_commit(bench: &mut Bench<'_>) -> Result<()> {
-    let options = bench.options;
-    let (steady, fast) = (client("latency")?, client("throughput")?);
     let sides = bench.sides(&[]).await?;
-    let (seconds, records) = (bench.scaled(SECONDS).max(4), bench.scaled(500_000));
-    let flushed: &[(&str, &str)] = &[("flush.messages", "1")];
     for round in bench.rounds() {
-        for (case, settings) in [("flush.messages=1", flushed), ("default", &[])] {
-            for side in sides.iter().filter(|_| options.wants(case)) {
-                let topic = format!("commit-{round}-{}", settings.len());
-                side.create_topic(&topic, PARTITIONS, settings).await?;
-                let found = measure(&steady, side, &topic, FLUSHED_RATE, seconds)?;
-                let cost = produce_tuned(&fast, side, &topic, records)?;
-                side.delete_topic(&topic).await?;
-                if round > 0 {
-                    let p99 = if settings.is_empty() { UNFLUSHED_P99 } else { FLUSHED_P99 };
-                    bench.samples.add(case, side.make, round, p99, found.ack_p99_ms)?;
-                    bench.samples.add(case, side.make, round, RATE, cost.rate)?;
-                }
-            }
+        let flushed = commits(bench, &sides, round, FLUSHED, &[("flush.messages", "1")]).await?;
+        let unflushed = commits(bench, &sides, round, UNFLUSHED, &[]).await?;
+        for (side, (flushed, unflushed)) in sides.iter().zip(flushed.iter().zip(&unflushed)).filter(|_| round > 0) {
+            let add =
+                |bench: &mut Bench<'_>, metric, value| bench.samples.add(COMPARED, side.make, round, metric, value);
+            add(bench, P99_COMPARED, flushed.0 / unflushed.0)?;
+            add(bench, RATE_COMPARED, flushed.1 / unflushed.1)?;
         }
     }
     Ok(())
+}
+
+/// The 99th percentile of the acknowledgements and the throughput of each side with these settings.
+async fn commits(
+    bench: &mut Bench<'_>,
+    sides: &[Side],
+    round: u32,
+    case: &str,
+    settings: &[(&str, &str)],
+) -> Result<Vec<(f64, f64)>> {
+    let (steady, fast) = (client("latency")?, client("throughput")?);
+    let (seconds, records) = (bench.scaled(SECONDS).max(4), bench.scaled(500_000));
+    let mut found = Vec::new();
+    for side in sides {
+        let topic = format!("commit-{round}-{}", settings.len());
+        side.create_topic(&topic, PARTITIONS, settings).await?;
+        let p99_ms = measure(&steady, side, &topic, FLUSHED_RATE, seconds)?.ack_p99_ms;
+        let rate = produce_tuned(&fast, side, &topic, records)?.rate;
+        side.delete_topic(&topic).await?;
+        if round > 0 {
+            let metric = if settings.is_empty() { UNFLUSHED_P99 } else { FLUSHED_P99 };
+            bench.samples.add(case, side.make, round, metric, p99_ms)?;
+            bench.samples.add(case, side.make, round, RATE, rate)?;
+        }
+        found.push((p99_ms, rate));
+    }
+    Ok(found)
 }

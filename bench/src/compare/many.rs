@@ -16,12 +16,18 @@ const PARTITIONS_A_TOPIC: i32 = 100;
 const TOPICS: u64 = 100;
 const CONNECTIONS: u64 = 5_000;
 const SETTLES: Duration = Duration::from_secs(10);
-const IDLE_SECONDS: u64 = 15;
+/// As long as the rarest of what a broker does every minute, so that all of it counts.
+const IDLE_SECONDS: u64 = 60;
 
-const MEMORY: Metric = Metric { name: "memory", unit: "MiB", wanted: Wanted::Nothing };
-const IDLE_CPU: Metric = Metric { name: "idle CPU", unit: "% of a core", wanted: Wanted::AtMost(1.0) };
+const fn own(name: &'static str, unit: &'static str, most: f64) -> Metric {
+    Metric { name, unit, wanted: Wanted::OwnAtMost(most) }
+}
+
+const MEMORY_OF_PARTITIONS: Metric = own("memory", "MiB", 250.0);
+const MEMORY_OF_CONNECTIONS: Metric = own("memory", "MiB", 150.0);
+const IDLE_CPU: Metric = own("idle CPU", "% of a core", 3.0);
 const CREATION: Metric = Metric { name: "creation", unit: "s", wanted: Wanted::Nothing };
-const START: Metric = Metric { name: "start after a clean stop", unit: "s", wanted: Wanted::AtMost(0.1) };
+const START: Metric = own("start after a clean stop", "s", 3.0);
 
 pub(super) async fn partitions(bench: &mut Bench<'_>) -> Result<()> {
     let topics = bench.scaled(TOPICS);
@@ -35,7 +41,7 @@ pub(super) async fn partitions(bench: &mut Bench<'_>) -> Result<()> {
                 side.create_topic(&format!("many-{topic}"), PARTITIONS_A_TOPIC, &[]).await?;
             }
             bench.samples.add(&case, make, round, CREATION, began.elapsed().as_secs_f64())?;
-            idle(bench, &side, &case, round).await?;
+            idle(bench, &side, &case, round, MEMORY_OF_PARTITIONS).await?;
             side.end(Signal::TERM)?;
             let began = Instant::now();
             side.up().await?;
@@ -46,12 +52,12 @@ pub(super) async fn partitions(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-async fn idle(bench: &mut Bench<'_>, side: &Side, case: &str, round: u32) -> Result<()> {
+async fn idle(bench: &mut Bench<'_>, side: &Side, case: &str, round: u32, memory: Metric) -> Result<()> {
     sleep(SETTLES).await;
     let (before, began) = (side.usage()?, Instant::now());
-    sleep(Duration::from_secs(IDLE_SECONDS)).await;
+    sleep(Duration::from_secs(bench.scaled(IDLE_SECONDS))).await;
     let (after, took) = (side.usage()?, began.elapsed().as_secs_f64());
-    bench.samples.add(case, side.make, round, MEMORY, after.resident_mib)?;
+    bench.samples.add(case, side.make, round, memory, after.resident_mib)?;
     let percent = 100.0 * (after.cpu_seconds - before.cpu_seconds) / took;
     bench.samples.add(case, side.make, round, IDLE_CPU, percent)
 }
@@ -70,7 +76,7 @@ pub(super) async fn connections(bench: &mut Bench<'_>) -> Result<()> {
             let mut side = Side::prepare(make, &bench.options.common.broker, &[])?;
             side.up().await?;
             let held = (0..count).map(|_| connect(side.address())).collect::<Result<Vec<_>>>()?;
-            idle(bench, &side, &case, round).await?;
+            idle(bench, &side, &case, round, MEMORY_OF_CONNECTIONS).await?;
             drop(held);
             side.end(Signal::TERM)?;
         }

@@ -100,7 +100,7 @@ impl Scenario {
         match self {
             Self::ProducerLadder => {
                 "librdkafka's rdkafka_performance (a client that costs little), one partition, acks=all unless said otherwise: writes, \
-                 then reads from the beginning. Peak memory is the process's VmHWM. Its clock counts a second in which it only waits, the same for both."
+                 then reads from the beginning, with a queue of its own that is never full. Rates are its own, from the first record to the last. Peak memory is the process's VmHWM."
             }
             Self::JavaLadder => {
                 "kafka-producer-perf-test of Apache Kafka 4.4, 1 KB of JSON, 4 partitions. On few cores this client is the limit, not the broker."

@@ -11,35 +11,34 @@ use serde::Serialize;
 
 use super::side::Make;
 
-/// A figure, and what of it is wanted beside the peer's.
+/// A figure, and what of it is wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metric {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
-    /// Forebay ÷ Kafka: at most, or at least, so much.
     pub(crate) wanted: Wanted,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Wanted {
+    /// Forebay ÷ Kafka: at most so much.
     AtMost(f64),
+    /// Forebay ÷ Kafka: at least so much.
     AtLeast(f64),
+    /// Forebay's own figure: at most so much.
+    OwnAtMost(f64),
+    /// Forebay's own figure: at least so much.
+    OwnAtLeast(f64),
     Nothing,
 }
 
 impl Wanted {
-    pub(crate) fn kept(self, ratio: f64) -> bool {
-        match self {
-            Self::AtMost(most) => ratio <= most,
-            Self::AtLeast(least) => ratio >= least,
-            Self::Nothing => true,
-        }
-    }
-
     pub(crate) fn text(self) -> String {
         match self {
-            Self::AtMost(most) => format!("≤ {most:.2}"),
-            Self::AtLeast(least) => format!("≥ {least:.2}"),
+            Self::AtMost(most) => format!("ratio ≤ {most:.2}"),
+            Self::AtLeast(least) => format!("ratio ≥ {least:.2}"),
+            Self::OwnAtMost(most) => format!("≤ {most}"),
+            Self::OwnAtLeast(least) => format!("≥ {least}"),
             Self::Nothing => String::new(),
         }
     }
@@ -108,6 +107,17 @@ impl Row {
     pub(crate) fn ratio(&self) -> Option<f64> {
         Some(self.forebay?.median / self.kafka?.median)
     }
+
+    /// Whether it is as wanted; `None` when nothing is wanted, or the peer that it is compared with was not measured.
+    pub(crate) fn kept(&self) -> Option<bool> {
+        match self.wanted {
+            Wanted::AtMost(most) => self.ratio().map(|ratio| ratio <= most),
+            Wanted::AtLeast(least) => self.ratio().map(|ratio| ratio >= least),
+            Wanted::OwnAtMost(most) => self.forebay.map(|forebay| forebay.median <= most),
+            Wanted::OwnAtLeast(least) => self.forebay.map(|forebay| forebay.median >= least),
+            Wanted::Nothing => None,
+        }
+    }
 }
 
 /// All samples of one scenario.
@@ -164,7 +174,7 @@ impl Samples {
     }
 
     pub(crate) fn passes(&self) -> bool {
-        self.rows().iter().all(|row| row.ratio().is_none_or(|ratio| row.wanted.kept(ratio)))
+        self.rows().iter().all(|row| row.kept() != Some(false))
     }
 
     pub(crate) fn markdown(&self) -> String {
@@ -173,16 +183,10 @@ impl Samples {
         );
         let shown = |spread: Option<Spread>| spread.map_or_else(String::new, |spread| spread.to_string());
         for row in self.rows() {
-            let ratio = row.ratio();
-            let verdict = match ratio {
-                Some(ratio) if row.wanted != Wanted::Nothing => {
-                    if row.wanted.kept(ratio) {
-                        "pass"
-                    } else {
-                        "FAIL"
-                    }
-                }
-                _ => "",
+            let verdict = match row.kept() {
+                Some(true) => "pass",
+                Some(false) => "FAIL",
+                None => "",
             };
             // Writing to a string can't fail.
             let _ = writeln!(
@@ -193,7 +197,7 @@ impl Samples {
                 row.unit,
                 shown(row.forebay),
                 shown(row.kafka),
-                ratio.map_or_else(String::new, |ratio| format!("{ratio:.3}")),
+                row.ratio().map_or_else(String::new, |ratio| format!("{ratio:.3}")),
                 row.wanted.text(),
             );
         }
@@ -214,12 +218,24 @@ mod tests {
             samples.add("1 KB", Make::Forebay, round, CPU, value).unwrap();
             samples.add("1 KB", Make::Kafka, round, CPU, value * 4.0).unwrap();
         }
-        let row = "| 1 KB | cpu | µs | 2.00 (1.00–3.00) | 8.00 (4.00–12.0) | 0.250 | ≤ 0.35 | pass |";
+        let row = "| 1 KB | cpu | µs | 2.00 (1.00–3.00) | 8.00 (4.00–12.0) | 0.250 | ratio ≤ 0.35 | pass |";
         assert!(samples.markdown().contains(row), "{}", samples.markdown());
         assert!(samples.passes());
         samples.add("100 B", Make::Forebay, 1, CPU, 1.0).unwrap();
         assert!(samples.passes(), "no peer, no verdict");
         samples.add("100 B", Make::Kafka, 1, CPU, 2.0).unwrap();
+        assert!(!samples.passes());
+    }
+
+    #[test]
+    fn a_limit_of_forebays_own_needs_no_peer() {
+        let start = Metric { name: "start", unit: "s", wanted: Wanted::OwnAtMost(3.0) };
+        let mut samples = Samples::new("many", None).unwrap();
+        samples.add("a", Make::Kafka, 1, start, 9.0).unwrap();
+        assert!(samples.passes(), "it is not the peer's limit");
+        samples.add("a", Make::Forebay, 1, start, 2.0).unwrap();
+        assert!(samples.passes());
+        samples.add("b", Make::Forebay, 1, start, 3.5).unwrap();
         assert!(!samples.passes());
     }
 }
