@@ -47,6 +47,9 @@ impl Report {
         if !text.is_empty() {
             text.push('\n');
         }
+        if self.figures.is_empty() {
+            return text;
+        }
         text.push_str("| what | measured | must be | |\n|---|---|---|---|\n");
         for Figure { what, value, limit } in &self.figures {
             let (limit, verdict) = match limit {

@@ -15,9 +15,15 @@ use super::{STEADY_GAP_MS, STEADY_MS};
 
 /// Gaps that are remembered; older ones are of no use.
 const GAPS_KEPT: usize = 100_000;
-/// Where a leader vanishes without a word, clients wait for its answer as long as they are told to. The defaults (30 and 60 s) would
-/// hide what brokers do.
-const IMPATIENT: &str = "1500";
+/// What clients are told where a leader vanishes without a word. Nothing but their own time-outs ends a wait for its answer (30 and 60 s
+/// as shipped), or for a new connection to it (10 s, growing to 30, and 30 s): told too early by the others who leads, Java's client
+/// connects to the vanished one again, and asks nobody anew until it gives that up. Left as shipped they would be all that is measured.
+const IMPATIENT_JAVA: [&str; 3] = [
+    "request.timeout.ms=1500",
+    "socket.connection.setup.timeout.ms=1000",
+    "socket.connection.setup.timeout.max.ms=1000",
+];
+const IMPATIENT_LIBRDKAFKA: [&str; 2] = ["socket.timeout.ms=1500", "socket.connection.setup.timeout.ms=1000"];
 
 /// Which client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,6 +38,16 @@ impl std::fmt::Display for Kind {
             Self::Java => "Java",
             Self::Librdkafka => "librdkafka",
         })
+    }
+}
+
+impl Kind {
+    /// The settings of one that does not wait long for a broker that says nothing.
+    pub(super) fn impatient(self) -> &'static [&'static str] {
+        match self {
+            Self::Java => &IMPATIENT_JAVA,
+            Self::Librdkafka => &IMPATIENT_LIBRDKAFKA,
+        }
     }
 }
 
@@ -71,16 +87,12 @@ impl Clients {
         java.arg("run").arg(root.join("bench/clients/java/Failover.java"));
         let mut librdkafka = Command::new(python);
         librdkafka.arg(root.join("bench/clients/python/failover.py"));
-        let settings: [Vec<String>; 2] = if impatient {
-            [vec![format!("request.timeout.ms={IMPATIENT}")], vec![format!("socket.timeout.ms={IMPATIENT}")]]
-        } else {
-            [Vec::new(), Vec::new()]
-        };
         let mut producers = Vec::new();
-        for ((kind, mut command), settings) in
-            [(Kind::Java, java), (Kind::Librdkafka, librdkafka)].into_iter().zip(settings)
-        {
-            command.args([bootstrap, topic, &rate.to_string()]).args(settings);
+        for (kind, mut command) in [(Kind::Java, java), (Kind::Librdkafka, librdkafka)] {
+            command.args([bootstrap, topic, &rate.to_string()]);
+            if impatient {
+                command.args(kind.impatient());
+            }
             producers.push(Producer::start(kind, command)?);
         }
         Ok(Self(producers))
