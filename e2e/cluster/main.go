@@ -60,9 +60,8 @@ var parts = map[string]func(){
 	},
 	"kubeadm": must(func([]string) error { return kubeadm.Run() }),
 	// Our own small parts.
-	"pki":               must(pkiMain),
-	"mkimage":           must(mkimageMain),
-	"local-provisioner": must(provisionerMain),
+	"pki":     must(pkiMain),
+	"mkimage": must(mkimageMain),
 }
 
 func main() {

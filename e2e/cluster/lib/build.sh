@@ -41,19 +41,44 @@ build_all() {
 	"$bin/kube" mkimage -t "$pause_image" -o "$bin/pause.tar" -u 65535:65535 "$bin/pause.root" /pause
 }
 
+# Apart from the rest, for a cluster that brings its own Kubernetes.
+provisioner_binary() {
+	cached provisioner "$({ go env GOVERSION; cd "$here"; cat go.mod go.sum provisioner/*.go; } | sha256sum | cut -c1-16)" . ./provisioner
+	provisioner=$binary
+}
+
 helm_binary() {
+	cached helm "$(cat "$here/helm/go.mod" "$here/helm/go.sum" | sha256sum | cut -c1-16)" helm helm.sh/helm/v3/cmd/helm
+	helm=$binary
+}
+
+kind_binary() {
+	cached kind "$(cat "$here/kind/go.mod" "$here/kind/go.sum" | sha256sum | cut -c1-16)" kind sigs.k8s.io/kind
+	kind=$binary
+	# The published node image that goes with it, by digest.
+	[ -s "$kind.image" ] || (
+		cd "$here/kind"
+		go mod download sigs.k8s.io/kind
+		sed -n 's/^const Image = "\(.*\)"$/\1/p' "$(go list -m -f '{{.Dir}}' sigs.k8s.io/kind)/pkg/apis/config/defaults/image.go" >"$kind.image.part"
+		mv "$kind.image.part" "$kind.image"
+	)
+	published_image=$(cat "$kind.image")
+}
+
+# One program of a module of ours, built once for each content: its path is left in $binary.
+cached() { # NAME KEY DIR PACKAGE
 	mkdir -p "$cache"
-	helm=$cache/helm-$(cat "$here/helm/go.mod" "$here/helm/go.sum" | sha256sum | cut -c1-16)
+	binary=$cache/$1-$2
 	local lock
-	exec {lock}>"$cache/lock.helm"
+	exec {lock}>"$cache/lock.$1"
 	flock "$lock"
-	[ -x "$helm" ] || go_build helm "$helm" helm.sh/helm/v3/cmd/helm
+	[ -x "$binary" ] || go_build "$3" "$binary" "$4"
 	exec {lock}>&-
 }
 
-install_packages() {
+install_packages() { # PACKAGE...
 	local missing=() p
-	for p in "${packages[@]}"; do
+	for p; do
 		dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing+=("$p")
 	done
 	[ ${#missing[@]} = 0 ] && return

@@ -45,7 +45,7 @@ control_plane_up() {
 	start kube-scheduler "$cg" - "$bin/kube" kube-scheduler \
 		--kubeconfig "$pki/scheduler.kubeconfig" --authentication-kubeconfig "$pki/scheduler.kubeconfig" --authorization-kubeconfig "$pki/scheduler.kubeconfig" \
 		--bind-address 127.0.0.1 --leader-elect=false
-	start local-provisioner "$cg" - "$bin/kube" local-provisioner --kubeconfig "$pki/provisioner.kubeconfig" --dir "$state/volumes"
+	start local-provisioner "$cg" - "$provisioner" --kubeconfig "$pki/provisioner.kubeconfig" --dir "$state/volumes"
 	dns_up
 }
 
@@ -70,16 +70,8 @@ dns_up() {
 	}
 	END
 	start coredns "$name/control" - "$bin/coredns" -conf "$state/Corefile"
+	kubectl apply -f "$here/lib/storage-class.yaml" >/dev/null
 	kubectl apply -f - >/dev/null <<-END
-	apiVersion: storage.k8s.io/v1
-	kind: StorageClass
-	metadata:
-	  name: standard
-	  annotations: {storageclass.kubernetes.io/is-default-class: "true"}
-	provisioner: forebay.dev/local-dir
-	volumeBindingMode: WaitForFirstConsumer
-	allowVolumeExpansion: true
-	---
 	apiVersion: v1
 	kind: Service
 	metadata: {name: kube-dns, namespace: kube-system}

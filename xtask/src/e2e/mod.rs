@@ -57,9 +57,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     install(&cluster)?;
     let jobs = args.jobs.to_string();
     let mut stories = test("stories", &["--quiet", "--", "--nocapture", "--test-threads", &jobs]);
-    step("stories", stories.args(&args.filter).env("KUBECONFIG", &cluster.kubeconfig))?;
+    cluster.tell(&mut stories);
+    step("stories", stories.args(&args.filter))?;
     let mut release = test("release", &["--quiet", "--", "--nocapture"]);
-    step("release: upgrade and uninstall", release.args(&args.filter).env("KUBECONFIG", &cluster.kubeconfig))?;
+    cluster.tell(&mut release);
+    step("release: upgrade and uninstall", release.args(&args.filter))?;
     cluster.down()
 }
 

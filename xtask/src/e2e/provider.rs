@@ -5,12 +5,11 @@
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use super::work_folder;
 use crate::run::{step, workspace_root};
 
 /// Where the cluster comes from.
@@ -18,20 +17,40 @@ use crate::run::{step, workspace_root};
 pub(crate) enum Provider {
     /// Kubernetes built from Go modules, on this machine: e2e/cluster. Needs root, Go and Debian's packages.
     Bare,
-    /// The kind on this machine; needs docker and its node image.
+    /// The real kind: e2e/cluster/kind. Needs Go, and Docker with a published node image, or else root and Debian's packages.
     Kind,
     /// Whatever KUBECONFIG leads to. It stays.
     Current,
 }
 
-/// Nodes of a cluster that is made here.
+/// Nodes for brokers of a cluster that is made here.
 const NODES: &str = "3";
-/// The name of the kind cluster.
-const KIND_NAME: &str = "forebay-e2e";
+
+impl Provider {
+    /// The program that brings clusters of this sort up and down; the same commands for all.
+    fn script(self) -> Option<PathBuf> {
+        let path = match self {
+            Self::Bare => "e2e/cluster/cluster",
+            Self::Kind => "e2e/cluster/kind/cluster",
+            Self::Current => return None,
+        };
+        Some(workspace_root().join(path))
+    }
+
+    /// As on the command line.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "bare",
+            Self::Kind => "kind",
+            Self::Current => "current",
+        }
+    }
+}
 
 /// A cluster while the tests use it.
 pub(super) struct Cluster {
     provider: Provider,
+    script: Option<PathBuf>,
     pub(super) kubeconfig: PathBuf,
     /// Takes the cluster down when its standard input closes.
     guard: Option<Child>,
@@ -43,57 +62,59 @@ impl Cluster {
     /// Brings one up, or finds the one that is kept.
     pub(super) fn up(provider: Provider, keep: bool) -> Result<Self> {
         let lock = lock(provider)?;
-        let kubeconfig = match provider {
-            Provider::Bare => script(&["kubeconfig"]).output().ok().filter(|output| output.status.success()),
-            Provider::Kind | Provider::Current => None,
+        let Some(script) = provider.script() else {
+            let kubeconfig = current_kubeconfig()?;
+            return Ok(Self { provider, script: None, kubeconfig, guard: None, _lock: lock });
         };
-        let is_kept = kubeconfig.is_some();
-        if is_kept && !keep {
-            step("take down the cluster of a run before", &mut script(&["down"]))?;
+        let kept = kubeconfig(&script).ok();
+        if kept.is_some() && !keep {
+            step("take down the cluster of a run before", Command::new(&script).arg("down"))?;
         }
-        let guard = if keep || provider == Provider::Current { None } else { Some(guard(provider)?) };
-        let kubeconfig = match provider {
-            Provider::Bare if is_kept && keep => bare_kubeconfig()?,
-            Provider::Bare => {
-                step("build Kubernetes (minutes when its cache is cold)", &mut script(&["build"]))?;
-                step("bring the cluster up", &mut script(&["up", NODES]))?;
-                bare_kubeconfig()?
+        let guard = if keep { None } else { Some(guard(&script)?) };
+        let kubeconfig = match kept {
+            Some(kubeconfig) if keep => kubeconfig,
+            _ => {
+                if provider == Provider::Bare {
+                    step("build Kubernetes (minutes when its cache is cold)", Command::new(&script).arg("build"))?;
+                }
+                step(&format!("bring the {} cluster up", provider.name()), Command::new(&script).args(["up", NODES]))?;
+                kubeconfig(&script)?
             }
-            Provider::Kind => kind_up()?,
-            Provider::Current => current_kubeconfig()?,
         };
-        Ok(Self { provider, kubeconfig, guard, _lock: lock })
+        Ok(Self { provider, script: Some(script), kubeconfig, guard, _lock: lock })
     }
 
     /// Makes the images known to every node.
     pub(super) fn load(&self, archives: &[PathBuf], command: Option<&str>) -> Result<()> {
-        match self.provider {
-            Provider::Bare => step("load images", script(&["load-image"]).args(archives)),
-            Provider::Kind => archives.iter().try_for_each(|archive| {
-                let mut load = Command::new("kind");
-                load.args(["load", "image-archive", "--name", KIND_NAME]).arg(archive);
-                step("load image", &mut load)
-            }),
-            Provider::Current => {
-                let Some(command) = command else {
-                    println!("── images: the cluster must have them already (see --load)");
-                    return Ok(());
-                };
-                let mut words = command.split_whitespace();
-                let mut load = Command::new(words.next().context("--load is empty")?);
-                step("load images", load.args(words).args(archives))
-            }
+        if let Some(script) = &self.script {
+            return step("load images", Command::new(script).arg("load-image").args(archives));
         }
+        let Some(command) = command else {
+            println!("── images: the cluster must have them already (see --load)");
+            return Ok(());
+        };
+        let mut words = command.split_whitespace();
+        let mut load = Command::new(words.next().context("--load is empty")?);
+        step("load images", load.args(words).args(archives))
     }
 
     /// kubectl against it.
     pub(super) fn kubectl(&self, arguments: &[&str]) -> Command {
-        let mut command = match self.provider {
-            Provider::Bare => script(&["kubectl"]),
-            Provider::Kind | Provider::Current => Command::new("kubectl"),
+        let mut command = match &self.script {
+            Some(script) => Command::new(script),
+            None => Command::new("kubectl"),
         };
-        command.args(arguments).env("KUBECONFIG", &self.kubeconfig);
+        command.args(self.script.as_ref().map(|_| "kubectl")).args(arguments).env("KUBECONFIG", &self.kubeconfig);
         command
+    }
+
+    /// Tells tests which cluster they run on, and with what a node of it is stopped and started.
+    pub(super) fn tell(&self, command: &mut Command) {
+        command.env("KUBECONFIG", &self.kubeconfig).env("FOREBAY_E2E_PROVIDER", self.provider.name());
+        match &self.script {
+            Some(script) => command.env("FOREBAY_E2E_CLUSTER", script),
+            None => command.env_remove("FOREBAY_E2E_CLUSTER"),
+        };
     }
 
     /// Takes it down and waits until it is gone.
@@ -117,14 +138,11 @@ impl Drop for Cluster {
     }
 }
 
-fn script(arguments: &[&str]) -> Command {
-    let mut command = Command::new(workspace_root().join("e2e/cluster/cluster"));
-    command.args(arguments);
-    command
-}
-
-fn bare_kubeconfig() -> Result<PathBuf> {
-    let output = script(&["kubeconfig"]).output().context("cannot ask for the kubeconfig")?;
+fn kubeconfig(script: &Path) -> Result<PathBuf> {
+    let output = Command::new(script).arg("kubeconfig").output().context("cannot ask for the kubeconfig")?;
+    if !output.status.success() {
+        bail!("no cluster is up: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
     Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
 }
 
@@ -134,33 +152,16 @@ fn current_kubeconfig() -> Result<PathBuf> {
     path.filter(|path| path.exists()).context("KUBECONFIG names no file: which cluster is the current one?")
 }
 
-fn kind_up() -> Result<PathBuf> {
-    let folder = work_folder()?;
-    let (config, kubeconfig) = (folder.join("kind.yaml"), folder.join("kind.kubeconfig"));
-    let nodes = "nodes: [{role: control-plane}, {role: worker}, {role: worker}]";
-    std::fs::write(&config, format!("kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\n{nodes}\n"))?;
-    let mut create = Command::new("kind");
-    create.args(["create", "cluster", "--name", KIND_NAME, "--wait", "180s", "--config"]).arg(&config);
-    step("bring the kind cluster up", create.arg("--kubeconfig").arg(&kubeconfig))?;
-    Ok(kubeconfig)
-}
-
 /// Ignores the signals that end a program in a terminal, so that Ctrl-C ends the tests and not what cleans up.
-fn guard(provider: Provider) -> Result<Child> {
-    let down = match provider {
-        Provider::Kind => format!("kind delete cluster --name {KIND_NAME}"),
-        Provider::Bare | Provider::Current => {
-            format!("'{}' down", workspace_root().join("e2e/cluster/cluster").display())
-        }
-    };
+fn guard(script: &Path) -> Result<Child> {
     let mut command = Command::new("bash");
-    command.args(["-c", &format!("trap '' INT TERM HUP; cat >/dev/null; exec {down}")]);
+    command.args(["-c", "trap '' INT TERM HUP; cat >/dev/null; exec \"$0\" down"]).arg(script);
     command.stdin(Stdio::piped()).process_group(0);
     command.spawn().context("cannot start the cluster's guard")
 }
 
 fn lock(provider: Provider) -> Result<File> {
-    let path = std::env::temp_dir().join(format!("forebay-e2e-{provider:?}.lock").to_lowercase());
+    let path = std::env::temp_dir().join(format!("forebay-e2e-{}.lock", provider.name()));
     let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
     if file.try_lock().is_err() {
         println!("── waiting: another run has the cluster");

@@ -1,3 +1,4 @@
+// local-provisioner makes the volumes of an end-to-end cluster: a directory for each claim of its storage classes.
 package main
 
 import (
@@ -36,7 +37,13 @@ type provisioner struct {
 	dir    string
 }
 
-func provisionerMain(args []string) error {
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(args []string) error {
 	flags := flag.NewFlagSet("local-provisioner", flag.ExitOnError)
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig file")
 	dir := flags.String("dir", "", "directory under which the volumes are made, a folder per node")
