@@ -18,7 +18,7 @@ mod values;
 
 pub use broker::{
     BrokerConfig, GroupSettings, Listener, LogSettings, MembershipSettings, NetworkSettings, OffsetsSettings,
-    QuorumSettings, QuorumVoter, ReplicaSettings, Threads, ThreadsInForce, broker_id_from_name,
+    QuorumSettings, QuorumVoter, ReplicaSettings, Threads, ThreadsInForce, broker_id_from_name, parse_advertised,
 };
 pub use cluster::{add_cluster_settings, check_broker_count, voter_count};
 pub use definitions::{Definition, Dynamic, Kind, Scope, Unit, Valid, broker_definitions, find, topic_definitions};

@@ -20,12 +20,13 @@ pub fn reference_page() -> String {
     }
     page.push_str(
         "\n## Brokers\n\n\
-         `file`: only in the properties file, read at start. `running`: also by IncrementalAlterConfigs, for one broker or for all.\n\n\
+         `file`: only in the properties file, read at start. `running`: also by IncrementalAlterConfigs, for one broker or for all; `running, one broker`: for one only.\n\n\
          | setting | type | default | value | changed | what it does |\n| --- | --- | --- | --- | --- | --- |\n",
     );
     for definition in broker_definitions() {
         let changed = match definition.dynamic {
             Dynamic::ReadOnly => "file",
+            Dynamic::PerBroker => "running, one broker",
             Dynamic::ClusterWide => "running",
         };
         row(&mut page, definition, changed);

@@ -23,10 +23,12 @@ pub struct BrokerStatus {
     pub pid: u32,
     /// Milliseconds since the epoch.
     pub started_at_ms: i64,
-    /// Kafka address that clients are told.
+    /// What is told, for each listener with an address.
     pub advertised: Vec<String>,
     /// The rack that it is registered with; empty for none.
     pub rack: Option<String>,
+    /// The part of it that was set while brokers ran: this broker's own `advertised.listeners`.
+    pub advertised_set: Option<String>,
     /// Threads that run.
     pub threads: ThreadStatus,
     /// Open files.

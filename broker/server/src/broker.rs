@@ -230,7 +230,7 @@ impl Broker {
         let listener = &self.config.inter_broker_listener_name;
         let image = self.metadata.image();
         let known = image.brokers().find(|known| known.id == id);
-        let endpoint = known.and_then(|known| known.endpoints.iter().find(|endpoint| endpoint.listener == *listener));
+        let endpoint = known.and_then(|known| known.endpoint(listener));
         let unknown = || RequestError::NoBroker { what: format!("id {id} on listener {listener}") };
         endpoint.map(|endpoint| format!("{}:{}", endpoint.host, endpoint.port)).ok_or_else(unknown)
     }

@@ -3,11 +3,13 @@
 //! Two settings may contradict each other although each is right; that is found here too. The settings as written are kept, for
 //! DescribeConfigs and for the topics that take their defaults from them.
 
+mod listeners;
 mod membership;
 mod quorum;
 
 use std::path::PathBuf;
 
+pub use listeners::{Listener, parse_advertised};
 pub use membership::MembershipSettings;
 pub use quorum::{QuorumSettings, QuorumVoter};
 
@@ -29,7 +31,8 @@ pub struct BrokerConfig {
     pub metadata_snapshot_after_bytes: u64,
     /// `listeners` for clients and for replication, at least one: the controller listener is in `quorum`.
     pub listeners: Vec<Listener>,
-    /// `advertised.listeners`: one for each of `listeners`, in the same order. Port 0 stands for the port that was bound.
+    /// `advertised.listeners`: one for each of `listeners`, in the same order. Port 0 stands for the port that was bound; without a
+    /// host the address comes while the broker runs (`forebay.listeners.without.address`).
     pub advertised_listeners: Vec<Listener>,
     /// `inter.broker.listener.name`, or the first listener's: where other brokers fetch replicas.
     pub inter_broker_listener_name: String,
@@ -65,17 +68,6 @@ pub struct BrokerConfig {
     pub topic_defaults: TopicConfig,
     /// What was written, name by name: the static layer of every topic's settings.
     pub file: Settings,
-}
-
-/// One `NAME://host:port`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listener {
-    /// The listener's name.
-    pub name: String,
-    /// Empty for all interfaces.
-    pub host: String,
-    /// 0 to have one chosen.
-    pub port: u16,
 }
 
 /// Thread counts as asked; absent ones follow the cores, see [`Threads::in_force`].
@@ -203,12 +195,13 @@ impl BrokerConfig {
     pub fn from_settings(settings: Settings) -> Result<Self, ConfigErrors> {
         let mut r = Reader::new(Scope::Broker, &settings);
         let broker_id = broker_id(&mut r);
-        let mut listeners = listeners(&mut r, "listeners");
-        let told = told(&mut r, &listeners);
+        let mut listeners = listeners::read(&mut r, "listeners");
+        let told = listeners::told(&mut r, &listeners);
         let quorum = quorum::quorum(&mut r, broker_id, &mut listeners, &told);
-        let advertised_listeners = advertised(&mut r, &listeners, &told);
-        check_protocols(&mut r, &listeners);
-        let inter_broker_listener_name = inter_broker_listener(&mut r, &listeners);
+        let inter_broker_listener_name = listeners::inter_broker(&mut r, &listeners);
+        let later = listeners::without_address(&mut r, &listeners, &inter_broker_listener_name);
+        let advertised_listeners = listeners::advertised(&mut r, &listeners, &told, &later);
+        listeners::check_protocols(&mut r, &listeners);
         let log_dirs = log_dirs(&mut r);
         let nothing = Settings::new();
         let layers = Layers { topic: &nothing, broker: &nothing, cluster: &nothing, file: &settings };
@@ -274,76 +267,6 @@ fn broker_id(r: &mut Reader<'_>) -> i32 {
         _ => {}
     }
     node.or(broker).unwrap_or_default()
-}
-
-fn listeners(r: &mut Reader<'_>, name: &'static str) -> Vec<Listener> {
-    let mut listeners: Vec<Listener> = Vec::new();
-    for item in r.list(name) {
-        match parse_listener(item) {
-            Some(listener) if listeners.iter().all(|other| other.name != listener.name) => listeners.push(listener),
-            Some(_) => r.refuse(name, item, "a listener of a name that is not used twice"),
-            None => r.refuse(name, item, "NAME://host:port, such as PLAINTEXT://0.0.0.0:9092"),
-        }
-    }
-    listeners
-}
-
-fn parse_listener(item: &str) -> Option<Listener> {
-    let (name, address) = item.split_once("://")?;
-    let (host, port) = address.rsplit_once(':')?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let word = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    word.then_some(Listener { name: name.to_ascii_uppercase(), host: host.to_owned(), port: port.parse().ok()? })
-}
-
-/// `advertised.listeners`, each of which is a listener.
-fn told(r: &mut Reader<'_>, listeners: &[Listener]) -> Vec<Listener> {
-    let given = self::listeners(r, "advertised.listeners");
-    for listener in &given {
-        if listeners.iter().all(|other| other.name != listener.name) {
-            let names: Vec<&str> = listeners.iter().map(|other| other.name.as_str()).collect();
-            r.refuse("advertised.listeners", &listener.name, format!("one of the listeners {}", names.join(", ")));
-        }
-    }
-    given
-}
-
-fn advertised(r: &mut Reader<'_>, listeners: &[Listener], told: &[Listener]) -> Vec<Listener> {
-    let mut advertised = Vec::with_capacity(listeners.len());
-    for listener in listeners {
-        let chosen = told.iter().find(|other| other.name == listener.name).unwrap_or(listener);
-        if is_all_interfaces(chosen) {
-            let value = format!("{}://{}:{}", chosen.name, chosen.host, chosen.port);
-            r.refuse("advertised.listeners", &value, "an address that clients can connect to, not all interfaces");
-        }
-        advertised.push(chosen.clone());
-    }
-    advertised
-}
-
-fn is_all_interfaces(listener: &Listener) -> bool {
-    matches!(listener.host.as_str(), "" | "0.0.0.0" | "::")
-}
-
-fn check_protocols(r: &mut Reader<'_>, listeners: &[Listener]) {
-    let map: Vec<(&str, &str)> =
-        r.list("listener.security.protocol.map").into_iter().filter_map(|pair| pair.split_once(':')).collect();
-    for listener in listeners {
-        let protocol =
-            map.iter().find(|(name, _)| name.eq_ignore_ascii_case(&listener.name)).map_or(&*listener.name, |(_, p)| p);
-        if protocol != "PLAINTEXT" {
-            r.refuse("listener.security.protocol.map", protocol, format!("PLAINTEXT for listener {}", listener.name));
-        }
-    }
-}
-
-fn inter_broker_listener(r: &mut Reader<'_>, listeners: &[Listener]) -> String {
-    let first = listeners.first().map(|listener| listener.name.clone()).unwrap_or_default();
-    let Some(name) = r.given("inter.broker.listener.name") else { return first };
-    if listeners.iter().all(|listener| !listener.name.eq_ignore_ascii_case(name)) {
-        r.refuse("inter.broker.listener.name", name, "the name of one of the listeners");
-    }
-    name.to_ascii_uppercase()
 }
 
 fn log_dirs(r: &mut Reader<'_>) -> Vec<PathBuf> {

@@ -2,7 +2,7 @@
 //!
 //! Without `controller.quorum.voters` a broker is a cluster of its own and has no controller listener.
 
-use super::{Listener, is_all_interfaces, parse_listener};
+use super::listeners::{Listener, is_all_interfaces, parse};
 use crate::reader::Reader;
 
 /// Votes that may be had: an even number survives no more losses than the odd number below it.
@@ -107,7 +107,7 @@ fn voters(r: &mut Reader<'_>) -> Vec<QuorumVoter> {
 
 fn parse_voter(item: &str) -> Option<QuorumVoter> {
     let (id, address) = item.split_once('@')?;
-    let Listener { host, port, .. } = parse_listener(&format!("VOTER://{address}"))?;
+    let Listener { host, port, .. } = parse(&format!("VOTER://{address}"))?;
     let broker_id = id.trim().parse().ok().filter(|id| *id >= 0)?;
     (port > 0 && !host.is_empty()).then_some(QuorumVoter { broker_id, host, port })
 }

@@ -91,6 +91,43 @@ fn several_listeners_keep_their_order_and_names() {
     assert_eq!(config.inter_broker_listener_name, "OUT");
 }
 
+const TWO: &str = "node.id=1\nlog.dirs=/a\nlisteners=IN://a:1,OUT://0.0.0.0:2\n\
+    listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT\n";
+
+#[test]
+fn a_listener_for_clients_may_get_its_address_later() {
+    let told = |extra: &str| {
+        let config = BrokerConfig::parse(&format!("{TWO}forebay.listeners.without.address=out\n{extra}"), &[]).unwrap();
+        config.advertised_listeners.iter().map(|told| (told.host.clone(), told.port)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(""), [("a".to_owned(), 1), (String::new(), 0)]);
+    assert_eq!(told("advertised.listeners=OUT://b:3"), [("a".to_owned(), 1), ("b".to_owned(), 3)], "or now");
+}
+
+#[test]
+fn only_a_listener_that_brokers_do_not_use_gets_its_address_later() {
+    let refused = |extra: &str| BrokerConfig::parse(&format!("{TWO}{extra}"), &[]).unwrap_err().to_string();
+    let error = refused("advertised.listeners=OUT://b:3\nforebay.listeners.without.address=in");
+    assert_eq!(
+        error,
+        "forebay.listeners.without.address=IN: must be a listener other than the one that brokers use (inter.broker.listener.name)"
+    );
+    let error = refused("advertised.listeners=OUT://b:3\nforebay.listeners.without.address=other");
+    assert_eq!(error, "forebay.listeners.without.address=OTHER: must be one of the listeners IN, OUT");
+    assert!(refused("").contains("not all interfaces"), "without saying so it is a mistake");
+}
+
+#[test]
+fn an_address_that_is_told_later_is_whole() {
+    let told = parse_advertised("out://[fe80::1]:3, b://h:4").unwrap();
+    let told: Vec<_> = told.iter().map(|told| (told.name.as_str(), told.host.as_str(), told.port)).collect();
+    assert_eq!(told, [("OUT", "fe80::1", 3), ("B", "h", 4)]);
+    assert_eq!(parse_advertised(""), Ok(Vec::new()));
+    for wrong in ["OUT://0.0.0.0:3", "OUT://h:0", "h:3", "OUT://h:3,out://h:4"] {
+        assert!(parse_advertised(wrong).is_err(), "{wrong}");
+    }
+}
+
 #[test]
 fn a_pod_name_gives_the_broker_id() {
     assert_eq!(broker_id_from_name("demo-broker-12").unwrap(), 12);

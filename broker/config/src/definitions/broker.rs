@@ -16,7 +16,9 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     // Listeners
     Definition::broker("listeners", Kind::List, Some("PLAINTEXT://:9092"), "Where the broker listens: NAME://host:port between commas; an empty host is all interfaces.")
         .valid(Valid::NotEmpty),
-    Definition::broker("advertised.listeners", Kind::List, None, "Where clients are told to connect, for each listener name; default: `listeners`."),
+    Definition::broker("advertised.listeners", Kind::List, None, "Where clients are told to connect, for each listener name; default: `listeners`. While the broker runs it can be changed for listeners that only clients use; those not named then keep what the file says.")
+        .per_broker(),
+    Definition::broker("forebay.listeners.without.address", Kind::List, None, "Those of `listeners` whose address is not known at the start: it comes as a change of `advertised.listeners` while the broker runs. Until then clients that come in there are told of no such broker."),
     Definition::broker("listener.security.protocol.map", Kind::List, Some("PLAINTEXT:PLAINTEXT"), "The security protocol of each listener name; PLAINTEXT is the only one yet."),
     Definition::broker("inter.broker.listener.name", Kind::String, None, "The listener that replicas are fetched from; default: the first that is not the controller's."),
     Definition::broker("controller.quorum.voters", Kind::List, None, "The brokers that vote on metadata, 1, 3 or 5 as id@host:port of their controller listeners; the same on every broker of the cluster, voter or not. Without it the broker is a cluster of its own."),

@@ -63,6 +63,8 @@ pub enum Valid {
 pub enum Dynamic {
     /// Only in the properties file.
     ReadOnly,
+    /// By IncrementalAlterConfigs, for one broker only.
+    PerBroker,
     /// By IncrementalAlterConfigs, for one broker or for all.
     ClusterWide,
 }
@@ -156,6 +158,11 @@ impl Definition {
 
     const fn ms(self) -> Self {
         self.unit(Unit::Milliseconds)
+    }
+
+    const fn per_broker(mut self) -> Self {
+        self.dynamic = Dynamic::PerBroker;
+        self
     }
 
     const fn cluster_wide(mut self) -> Self {

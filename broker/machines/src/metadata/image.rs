@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use forebay_broker_wire::types::{BrokerId, LeaderEpoch, PartitionIndex, Uuid};
 
+use super::endpoints::{self, ADVERTISED_LISTENERS};
 use super::records::{BrokerRecord, ConfigRecord, ConfigResource, PartitionRecord, Record, TopicRecord};
 use super::{Endpoint, Settings};
 
@@ -31,8 +32,10 @@ pub struct BrokerImage {
     pub epoch: i64,
     /// `broker.rack`.
     pub rack: Option<String>,
-    /// Where it is reached, by listener.
+    /// Where it said that it is reached, by listener; without a host where it did not know. What counts is in [`BrokerImage::endpoint`].
     pub endpoints: Vec<Endpoint>,
+    /// Addresses that were set since, stronger than its own.
+    pub set_endpoints: Vec<Endpoint>,
     /// The ids of its log dirs.
     pub directories: Vec<Uuid>,
     /// One life of its process.
@@ -245,6 +248,7 @@ impl MetadataImage {
             epoch: record.broker_epoch,
             rack: record.rack.clone(),
             endpoints: record.endpoints.clone(),
+            set_endpoints: endpoints::set_in(self.broker_configs.get(&BrokerId(record.broker_id)).map(AsRef::as_ref)),
             directories: record.directories.clone(),
             incarnation: record.incarnation,
             fenced: record.fenced,
@@ -305,11 +309,17 @@ impl MetadataImage {
         match &record.resource {
             ConfigResource::Cluster => change(&mut self.cluster_config),
             ConfigResource::Broker(id) => {
+                let id = BrokerId(*id);
                 let configs = Arc::make_mut(&mut self.broker_configs);
-                let settings = configs.entry(BrokerId(*id)).or_default();
+                let settings = configs.entry(id).or_default();
                 change(settings);
                 if settings.is_empty() {
-                    configs.remove(&BrokerId(*id));
+                    configs.remove(&id);
+                }
+                if record.name == ADVERTISED_LISTENERS
+                    && let Some(broker) = Arc::make_mut(&mut self.brokers).get_mut(&id)
+                {
+                    broker.set_endpoints = endpoints::set_in(self.broker_configs.get(&id).map(AsRef::as_ref));
                 }
             }
             ConfigResource::Topic(name) => {

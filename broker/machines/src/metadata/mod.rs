@@ -4,6 +4,7 @@
 //! The records are the durable state: replaying all of them, or a snapshot and what follows it, gives the same image.
 
 mod controller;
+mod endpoints;
 mod image;
 mod names;
 mod placement;
@@ -17,6 +18,7 @@ pub use controller::{
     RegisterError, Reply, TopicReference, UnregisterError, alter_partition, broker_back, broker_gone, broker_leaving,
     decide, disk_lost,
 };
+pub use endpoints::ADVERTISED_LISTENERS;
 pub use image::{BrokerImage, MetadataImage, PartitionImage, ReplayError, TopicImage};
 pub use names::{CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, is_internal, name_fault};
 pub use records::{

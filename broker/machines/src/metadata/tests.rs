@@ -325,6 +325,34 @@ fn a_broker_that_comes_again_has_a_higher_epoch_and_its_new_address() {
 }
 
 #[test]
+fn an_address_that_was_set_outlives_the_brokers_life_and_a_snapshot() {
+    let mut world = World::with_brokers(1);
+    let endpoint = |listener: &str, host: &str, port| Endpoint { listener: listener.into(), host: host.into(), port };
+    let register = |world: &mut World| {
+        let mut again = registration(0, "AAAAAAAAAAAAAAAAAAAAAA");
+        again.endpoints.push(endpoint("OUT", "", 0));
+        world.submit(Command::RegisterBroker(again));
+    };
+    let reached = |image: &MetadataImage| image.broker(BrokerId(0)).unwrap().endpoint("OUT").cloned();
+    let set = |value: &str| ConfigOperation::Set(value.to_owned());
+    register(&mut world);
+    assert_eq!(reached(&world.image), None, "there is a listener, and nobody knows where");
+    let own = ConfigResource::Broker(0);
+    world.alter(own.clone(), ADVERTISED_LISTENERS, set("OUT://a:1, NONE://b:2")).unwrap();
+    assert_eq!(reached(&world.image), Some(endpoint("OUT", "a", 1)));
+    register(&mut world);
+    assert_eq!(reached(&world.image), Some(endpoint("OUT", "a", 1)));
+    let mut again = MetadataImage::default();
+    world.image.snapshot().iter().for_each(|record| again.apply(record).unwrap());
+    assert_eq!(again, world.image);
+    let broker = world.image.broker(BrokerId(0)).unwrap();
+    assert_eq!(broker.endpoint("NONE"), None, "it has no such listener");
+    assert_eq!(broker.reached().count(), 2);
+    world.alter(own, ADVERTISED_LISTENERS, ConfigOperation::Delete).unwrap();
+    assert_eq!(reached(&world.image), None);
+}
+
+#[test]
 fn producer_ids_are_never_given_out_twice() {
     let mut world = World::with_brokers(1);
     let mut blocks = Vec::new();

@@ -49,7 +49,7 @@ fn brokers(broker: &Broker, context: &RequestContext, include_fenced: bool) -> V
     let image = broker.metadata.image();
     let shown = image.brokers().filter(|known| include_fenced || !known.fenced);
     let reached = shown.filter_map(|known| {
-        let endpoint = known.endpoints.iter().find(|endpoint| endpoint.listener == *context.listener)?;
+        let endpoint = known.endpoint(&context.listener)?;
         Some(DescribeClusterBroker {
             broker_id: known.id.0,
             host: endpoint.host.as_str().into(),

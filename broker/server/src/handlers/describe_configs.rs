@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use forebay_broker_config::{Dynamic, Entry, Kind, Scope, Settings, describe_broker, describe_topic};
+use forebay_broker_machines::metadata::ADVERTISED_LISTENERS;
 use forebay_broker_wire::messages::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse,
     DescribeConfigsResult, DescribeConfigsSynonym,
@@ -66,7 +67,8 @@ fn entries(broker: &Broker, asked: &DescribeConfigsResource) -> Result<Vec<Entry
         },
         Resource::Broker(id) if id == broker.config.broker_id => {
             let mut entries = describe_broker(beneath.topic(&nothing));
-            for entry in entries.iter_mut().filter(|entry| entry.value.is_none()) {
+            let found_out = |entry: &&mut Entry| entry.value.is_none() || entry.definition.name == ADVERTISED_LISTENERS;
+            for entry in entries.iter_mut().filter(found_out) {
                 entry.value = in_force(broker, entry.definition.name);
             }
             Ok(entries)
@@ -86,7 +88,7 @@ fn entries(broker: &Broker, asked: &DescribeConfigsResource) -> Result<Vec<Entry
     }
 }
 
-/// What this broker found out for itself, for a setting that nobody gave.
+/// What this broker found out for itself, for a setting that nobody gave, or gave for a part.
 fn in_force(broker: &Broker, name: &str) -> Option<String> {
     let config = &broker.config;
     match name {
@@ -95,10 +97,10 @@ fn in_force(broker: &Broker, name: &str) -> Option<String> {
         "num.io.threads" => Some(broker.threads.io.to_string()),
         "forebay.cluster.id" => Some(broker.cluster_id().to_owned()),
         "inter.broker.listener.name" => Some(config.inter_broker_listener_name.clone()),
-        "advertised.listeners" => {
+        ADVERTISED_LISTENERS => {
             let image = broker.metadata.image();
-            let endpoints = &image.broker(BrokerId(config.broker_id))?.endpoints;
-            let written = endpoints.iter().map(|told| format!("{}://{}:{}", told.listener, told.host, told.port));
+            let reached = image.broker(BrokerId(config.broker_id))?.reached();
+            let written = reached.map(|told| format!("{}://{}:{}", told.listener, told.host, told.port));
             Some(written.collect::<Vec<_>>().join(","))
         }
         _ => None,

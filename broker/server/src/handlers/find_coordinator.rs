@@ -80,8 +80,7 @@ fn find(image: &MetadataImage, context: &RequestContext, key: &Str) -> Result<Co
     let leader = partition.and_then(|partition| partition.leader);
     let leader = leader.ok_or_else(|| not_available("the group's partition of __consumer_offsets has no leader"))?;
     let broker = image.brokers().find(|broker| broker.id == leader);
-    let endpoint =
-        broker.and_then(|broker| broker.endpoints.iter().find(|endpoint| endpoint.listener == *context.listener));
+    let endpoint = broker.and_then(|broker| broker.endpoint(&context.listener));
     let endpoint = endpoint.ok_or_else(|| not_available("the coordinator has no address on this listener"))?;
     Ok(Coordinator {
         key: key.clone(),

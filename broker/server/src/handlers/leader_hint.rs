@@ -37,7 +37,7 @@ pub(super) fn nodes(broker: &Broker, listener: &str, hints: &[LeaderHint]) -> Ve
     let image = broker.metadata.image();
     let named = image.brokers().filter(|known| hints.iter().any(|hint| hint.leader == known.id));
     let node = named.filter_map(|known| {
-        let endpoint = known.endpoints.iter().find(|endpoint| endpoint.listener == listener)?;
+        let endpoint = known.endpoint(listener)?;
         Some(Node {
             id: known.id,
             host: endpoint.host.as_str().into(),

@@ -196,7 +196,7 @@ pub(super) fn offline_replicas(image: &MetadataImage, partition: &PartitionImage
 
 /// `None` for a broker without an address on the client's listener: the client could not reach it.
 fn describe_broker(broker: &BrokerImage, context: &RequestContext) -> Option<MetadataResponseBroker> {
-    let endpoint = broker.endpoints.iter().find(|endpoint| endpoint.listener == *context.listener)?;
+    let endpoint = broker.endpoint(&context.listener)?;
     Some(MetadataResponseBroker {
         node_id: broker.id.0,
         host: endpoint.host.as_str().into(),

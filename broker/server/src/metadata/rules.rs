@@ -1,9 +1,9 @@
 //! What settings may be, for the controller: the table of settings, asked with the file's and the image's layers beneath.
 
 use forebay_broker_config::{
-    BrokerConfig, Dynamic, Kind, Scope, Settings, TopicConfig, effective_value, find, validate_broker,
+    BrokerConfig, Dynamic, Kind, Scope, Settings, TopicConfig, effective_value, find, parse_advertised, validate_broker,
 };
-use forebay_broker_machines::metadata::{ConfigResource, ElectionRules, MetadataImage};
+use forebay_broker_machines::metadata::{ADVERTISED_LISTENERS, ConfigResource, ElectionRules, MetadataImage};
 
 use super::effective::Beneath;
 
@@ -23,11 +23,31 @@ pub(super) fn check(
             let definition = validate_broker(name, value).map_err(|error| error.to_string())?;
             match definition.dynamic {
                 Dynamic::ClusterWide => Ok(()),
+                Dynamic::PerBroker if *resource == ConfigResource::Cluster => {
+                    Err(format!("{name}={value}: must be set for one broker, by its id"))
+                }
+                Dynamic::PerBroker => check_advertised(config, value),
                 Dynamic::ReadOnly => {
                     Err(format!("{name}={value}: must be set in the broker's file, and counts after a restart"))
                 }
             }
         }),
+    }
+}
+
+/// Brokers find each other by what their files say: only listeners of clients get other addresses.
+fn check_advertised(config: &BrokerConfig, value: &str) -> Result<(), String> {
+    let told = parse_advertised(value).map_err(|error| error.to_string())?;
+    let controller = config.quorum.as_ref().map(|quorum| quorum.listener.name.as_str());
+    let of_brokers = |name: &str| name == config.inter_broker_listener_name || Some(name) == controller;
+    match told.iter().find(|told| of_brokers(&told.name)) {
+        Some(told) => {
+            let name = &told.name;
+            Err(format!(
+                "{ADVERTISED_LISTENERS}={value}: {name} is the brokers' own listener: must be changed in the broker's file"
+            ))
+        }
+        None => Ok(()),
     }
 }
 
@@ -42,7 +62,11 @@ pub(super) fn list(
         ConfigResource::Topic(_) => Scope::Topic,
         ConfigResource::Broker(_) | ConfigResource::Cluster => Scope::Broker,
     };
-    find(scope, name).filter(|definition| definition.kind == Kind::List)?;
+    let definition = find(scope, name).filter(|definition| definition.kind == Kind::List)?;
+    if definition.dynamic == Dynamic::PerBroker {
+        // The file here is this broker's, and the setting another one's.
+        return Some(String::new());
+    }
     let nothing = Settings::new();
     let own = match resource {
         ConfigResource::Topic(topic) => image.topic(topic).map(|topic| &*topic.config),
@@ -80,6 +104,21 @@ mod tests {
             "num.io.threads=3: must be set in the broker's file, and counts after a restart"
         );
         assert_eq!(check_one(&ConfigResource::Cluster, "log.retention.ms", "3"), Ok(()));
+    }
+
+    #[test]
+    fn an_address_is_one_brokers_and_not_that_of_the_brokers_own_listener() {
+        let one = |resource, value| check_one(&resource, "advertised.listeners", value);
+        assert_eq!(one(ConfigResource::Broker(7), "OUT://h:1"), Ok(()));
+        assert_eq!(
+            one(ConfigResource::Cluster, "OUT://h:1").unwrap_err(),
+            "advertised.listeners=OUT://h:1: must be set for one broker, by its id"
+        );
+        assert_eq!(
+            one(ConfigResource::Broker(7), "plaintext://h:1").unwrap_err(),
+            "advertised.listeners=plaintext://h:1: PLAINTEXT is the brokers' own listener: must be changed in the broker's file"
+        );
+        assert!(one(ConfigResource::Broker(7), "OUT://:1").unwrap_err().contains("a host and a port"));
     }
 
     #[test]

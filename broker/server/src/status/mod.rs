@@ -11,7 +11,7 @@ pub(crate) mod mounts;
 use std::sync::Arc;
 
 use forebay_broker_config::status::{BrokerStatus, FlushStatus, LogDirStatus, NofileStatus, ThreadStatus};
-use forebay_broker_machines::metadata::{MetadataImage, TopicImage};
+use forebay_broker_machines::metadata::{ADVERTISED_LISTENERS, BrokerImage, MetadataImage, TopicImage};
 use forebay_broker_wire::types::Uuid;
 
 use crate::broker::Broker;
@@ -26,7 +26,7 @@ pub(crate) fn of(broker: &Broker) -> BrokerStatus {
     let no_settings = TopicImage { id: Uuid::ZERO, name: "".into(), partitions: Vec::new(), config: Arc::default() };
     let defaults = effective::topic_config(&broker.config, &image, &no_settings);
     let own = image.broker(broker.id());
-    let endpoints = own.map(|own| own.endpoints.iter());
+    let endpoints = own.map(BrokerImage::reached);
     BrokerStatus {
         broker_id: broker.config.broker_id,
         cluster_id: broker.cluster_id().to_owned(),
@@ -41,6 +41,7 @@ pub(crate) fn of(broker: &Broker) -> BrokerStatus {
             .map(|endpoint| format!("{}://{}:{}", endpoint.listener, endpoint.host, endpoint.port))
             .collect(),
         rack: own.map(|own| own.rack.clone().unwrap_or_default()),
+        advertised_set: image.broker_config(broker.id()).get(ADVERTISED_LISTENERS).cloned(),
         threads: ThreadStatus {
             network: broker.threads.network,
             io: broker.threads.io,

@@ -18,7 +18,7 @@ use forebay_broker_machines::fetch_sessions::Ticket;
 use forebay_broker_partition::FetchWaiter;
 use forebay_broker_wire::messages::fetch::{FetchPartition, FetchRequest};
 use forebay_broker_wire::primitives::Decoder;
-use forebay_broker_wire::types::{PartitionIndex, Str, Uuid};
+use forebay_broker_wire::types::{ErrorCode, PartitionIndex, Str, Uuid};
 use tokio::time::Instant;
 
 use self::limits::{Hold, Verdict, decide};
@@ -65,6 +65,10 @@ pub(super) async fn answer(
 ) -> Result<Answer, RequestError> {
     let mut request: FetchRequest = decode(context, &mut body)?;
     let reader = Reader::of(broker, context, &request);
+    if reader.is_replica() && *context.listener != *broker.config.inter_broker_listener_name {
+        // Replicas move the high watermark: where clients of all kinds come in, none is believed to be one.
+        return response::refused(broker, context, ErrorCode::ClusterAuthorizationFailed);
+    }
     let begun = match broker.fetch_sessions.begin(&mut request, context.api_version, reader.is_replica()) {
         Ok(begun) => begun,
         Err(error) => return response::refused(broker, context, error),

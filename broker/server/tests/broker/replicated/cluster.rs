@@ -20,6 +20,8 @@ use crate::harness::{BrokerProcess, Client, batch, eventually};
 pub(super) struct Cluster {
     dirs: Vec<TempDir>,
     ports: Vec<(u16, u16)>,
+    /// Of the listener EXTERNAL, if there is one.
+    external_ports: Vec<u16>,
     settings: &'static [&'static str],
     pub(super) brokers: Vec<Option<BrokerProcess>>,
 }
@@ -40,7 +42,24 @@ impl Cluster {
         let held: Vec<_> = (0..6).map(|_| free_port()).collect();
         let ports = held.chunks(2).map(|pair| (pair[0].1, pair[1].1)).collect();
         drop(held);
-        let mut cluster = Self { dirs, ports, settings, brokers: (0..3).map(|_| None).collect() };
+        let brokers = (0..3).map(|_| None).collect();
+        let mut cluster = Self { dirs, ports, external_ports: Vec::new(), settings, brokers };
+        cluster.start_all();
+        cluster
+    }
+
+    /// Each broker has a listener EXTERNAL as well, on all interfaces and without an address of its own.
+    pub(super) fn start_with_external(settings: &'static [&'static str]) -> Self {
+        let held: Vec<_> = (0..9).map(|_| free_port()).collect();
+        let ports: Vec<u16> = held.iter().map(|(_, port)| *port).collect();
+        drop(held);
+        let mut cluster = Self {
+            dirs: (0..3).map(|_| tempfile::tempdir().unwrap()).collect(),
+            ports: ports[..6].chunks(2).map(|pair| (pair[0], pair[1])).collect(),
+            external_ports: ports[6..].to_vec(),
+            settings,
+            brokers: (0..3).map(|_| None).collect(),
+        };
         cluster.start_all();
         cluster
     }
@@ -74,7 +93,14 @@ impl Cluster {
         let (data, second) = (self.data(id), self.second(id));
         let two_dirs = format!("log.dirs={},{}", data.display(), second.display());
         let dirs = second.exists().then_some(&two_dirs);
-        let own = own.iter().chain(dirs).map(String::as_str);
+        let external = self.external_ports.get(id).map_or_else(Vec::new, |port| {
+            let listeners = format!(
+                "listeners=PLAINTEXT://127.0.0.1:{kafka},CONTROLLER://127.0.0.1:{controller},EXTERNAL://0.0.0.0:{port}"
+            );
+            let protocols = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT".to_owned();
+            vec![listeners, protocols, "forebay.listeners.without.address=EXTERNAL".to_owned()]
+        });
+        let own = own.iter().chain(dirs).chain(&external).map(String::as_str);
         let settings: Vec<&str> = own.chain(self.settings.iter().copied()).collect();
         BrokerProcess::start_with(self.dirs[id].path(), &settings)
     }
@@ -99,6 +125,10 @@ impl Cluster {
 
     pub(super) fn port(&self, id: usize) -> u16 {
         self.ports[id].0
+    }
+
+    pub(super) fn external_port(&self, id: usize) -> u16 {
+        self.external_ports[id]
     }
 
     /// Who coordinates a group, as soon as it does.
