@@ -193,7 +193,7 @@ fn a_producer_is_told_when_too_few_are_in_sync_or_another_leads() {
     let accepted = IsrAnswer::Accepted {
         partition_epoch: 2,
         in_sync_replicas: vec![BrokerId(1)],
-        eligible_leader_replicas: vec![BrokerId(2)],
+        may_lead_out_of_sync: vec![BrokerId(2)],
     };
     assert!(!brokers[0].partition.is_below_min_isr());
     brokers[0].partition.isr_answered(proposal, accepted, NOW_MS);

@@ -55,14 +55,15 @@ impl Computer {
         Ok(Self { id, dir, disk, process: None, life: 0, skew_ms: 0, paused_until_ms: 0, failing, disks: FIRST_DISK })
     }
 
+    pub(crate) fn directory_id(&self) -> Uuid {
+        directory_id(self.id, self.disks)
+    }
+
     /// Starts a process. An error is not one of the disk's faults.
     pub(crate) fn boot(&mut self, life: u64, options: &ProcessOptions, random: &mut Random) -> anyhow::Result<()> {
         self.life = life;
-        let identity = Identity {
-            cluster_id: CLUSTER_ID.to_owned(),
-            node_id: self.id,
-            directory_id: directory_id(self.id, self.disks),
-        };
+        let identity =
+            Identity { cluster_id: CLUSTER_ID.to_owned(), node_id: self.id, directory_id: self.directory_id() };
         match Process::start(self.disk.disk(), self.dir.path(), &identity, life, options, random) {
             Ok(process) => self.process = Some(process),
             Err(_) if self.is_failing() => {}

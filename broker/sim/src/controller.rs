@@ -93,6 +93,15 @@ impl Controller {
         self.image.topic(TOPIC).map(|topic| topic.partitions.clone()).unwrap_or_default()
     }
 
+    pub(crate) fn min_insync_replicas(&self) -> usize {
+        self.rules.min_insync_replicas
+    }
+
+    /// It was this disk that the broker had when it registered last.
+    pub(crate) fn knows(&self, id: BrokerId, directory: Uuid) -> bool {
+        self.image.broker(id).is_some_and(|broker| broker.directories.contains(&directory))
+    }
+
     pub(crate) fn is_live(&self, id: BrokerId) -> bool {
         self.image.may_lead(id)
     }
@@ -206,8 +215,8 @@ impl Controller {
 
 fn answer(result: Result<AlteredPartition, AlterPartitionError>) -> IsrAnswer {
     match result {
-        Ok(AlteredPartition { partition_epoch, in_sync_replicas, eligible_leader_replicas, .. }) => {
-            IsrAnswer::Accepted { partition_epoch, in_sync_replicas, eligible_leader_replicas }
+        Ok(AlteredPartition { partition_epoch, in_sync_replicas, may_lead_out_of_sync, .. }) => {
+            IsrAnswer::Accepted { partition_epoch, in_sync_replicas, may_lead_out_of_sync }
         }
         Err(AlterPartitionError::Ineligible { .. } | AlterPartitionError::NotReplicas { .. }) => IsrAnswer::Refused,
         Err(_another_state) => IsrAnswer::Stale,

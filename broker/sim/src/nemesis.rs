@@ -4,7 +4,8 @@
 //! - with `flush.messages=1` any number may lose their power;
 //! - without it a broker may lose its power only while the ISR has another live member, and its broken connections fence it at once. This
 //!   is what replication without flushes promises, and no more;
-//! - a broker may lose its disk while somebody else who is live has all that is safe, in the ISR or eligible.
+//! - a broker may lose its disk while somebody else who is live has all that is safe, in the ISR or eligible; with `flush.messages=1` and
+//!   `min.insync.replicas` of 2 also while all are down, if the others have theirs.
 
 use std::collections::BTreeSet;
 
@@ -74,9 +75,14 @@ impl World {
     /// Takes a broker's disk away, where somebody else has all that was on it.
     fn wipe(&mut self, id: BrokerId) -> Result<()> {
         let saved = self.controller.partitions().iter().all(|partition| {
-            let safe = partition.in_sync_replicas.iter().chain(&partition.eligible_leader_replicas);
-            safe.clone().all(|other| *other != id)
-                || safe.clone().any(|other| *other != id && self.controller.is_live(*other))
+            let safe: Vec<_> =
+                partition.in_sync_replicas.iter().chain(&partition.eligible_leader_replicas).copied().collect();
+            let others: Vec<_> = safe.iter().chain(&partition.crashed_replicas).filter(|other| **other != id).collect();
+            let kept = self.flushes_each() && self.controller.min_insync_replicas() > 1;
+            let none_lost = others.iter().all(|other| self.has_its_disk(**other));
+            (!safe.contains(&id) && !partition.crashed_replicas.contains(&id))
+                || safe.iter().any(|other| *other != id && self.controller.is_live(*other))
+                || (kept && !others.is_empty() && none_lost)
         });
         let Some(computer) = self.computers.get_mut(&id).filter(|_| saved) else { return Ok(()) };
         computer.wipe()?;
@@ -108,6 +114,11 @@ impl World {
             }
         }
         if late { self.random.between(100, 4000) } else { 0 }
+    }
+
+    /// The disk that the controller knows is still there.
+    fn has_its_disk(&self, id: BrokerId) -> bool {
+        self.computers.get(&id).is_some_and(|computer| self.controller.knows(id, computer.directory_id()))
     }
 
     /// Every partition that counts on this broker has another live in-sync replica.

@@ -81,6 +81,9 @@ pub struct PartitionImage {
     /// Not in sync, but with all that was acknowledged with `acks=all`: they left when too few were in sync for more of it (KIP-966). While
     /// there are any, the high watermark stands still.
     pub eligible_leader_replicas: Vec<BrokerId>,
+    /// They left likewise, but by a crash or with one since, so that the end of their logs may be missing: they lead when nobody else is left
+    /// that has all. While there are any, the high watermark stands still, too.
+    pub crashed_replicas: Vec<BrokerId>,
     /// Their log was lost with its disk, and they have not been in sync since: the last that should lead.
     pub lost_replicas: Vec<BrokerId>,
 }
@@ -404,8 +407,16 @@ impl PartitionImage {
             adding_replicas: ids(&record.adding_replicas),
             removing_replicas: ids(&record.removing_replicas),
             eligible_leader_replicas: ids(&record.eligible_leader_replicas),
+            crashed_replicas: ids(&record.crashed_replicas),
             lost_replicas: ids(&record.lost_replicas),
         }
+    }
+
+    /// Who is not in sync and may lead nevertheless, with no record lost that was acknowledged: while there is anybody, the high watermark
+    /// stands still.
+    #[must_use]
+    pub fn may_lead_out_of_sync(&self) -> Vec<BrokerId> {
+        self.eligible_leader_replicas.iter().chain(&self.crashed_replicas).copied().collect()
     }
 
     /// The record that makes it so.
@@ -422,6 +433,7 @@ impl PartitionImage {
             adding_replicas: numbers(&self.adding_replicas),
             removing_replicas: numbers(&self.removing_replicas),
             eligible_leader_replicas: numbers(&self.eligible_leader_replicas),
+            crashed_replicas: numbers(&self.crashed_replicas),
             lost_replicas: numbers(&self.lost_replicas),
         }
     }

@@ -122,6 +122,9 @@ pub struct PartitionRecord {
     /// Out of sync, but with all that was acknowledged (KIP-966).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub eligible_leader_replicas: Vec<i32>,
+    /// As these, but their broker has crashed since: the end may be missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub crashed_replicas: Vec<i32>,
     /// Their log was lost with its disk.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_replicas: Vec<i32>,

@@ -95,8 +95,8 @@ pub enum IsrAnswer {
         partition_epoch: i32,
         /// The ISR now.
         in_sync_replicas: Vec<BrokerId>,
-        /// Who else may be elected as if in sync.
-        eligible_leader_replicas: Vec<BrokerId>,
+        /// Who else may be elected.
+        may_lead_out_of_sync: Vec<BrokerId>,
     },
     /// Not done: a member may not be in the ISR.
     Refused,

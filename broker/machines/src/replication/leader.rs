@@ -139,14 +139,14 @@ impl Leader {
         let followers = image.replicas.iter().filter(|id| **id != self.local);
         let progress = |id| known.get(id).copied().unwrap_or_else(|| Progress::new(now_ms));
         self.followers = followers.map(|id| (*id, progress(id))).collect();
-        self.commit(image.partition_epoch, &image.in_sync_replicas, &image.eligible_leader_replicas);
+        self.commit(image.partition_epoch, &image.in_sync_replicas, &image.may_lead_out_of_sync());
     }
 
-    fn commit(&mut self, partition_epoch: i32, in_sync: &[BrokerId], eligible: &[BrokerId]) {
+    fn commit(&mut self, partition_epoch: i32, in_sync: &[BrokerId], others: &[BrokerId]) {
         if partition_epoch > self.partition_epoch {
             (self.partition_epoch, self.pending) = (partition_epoch, None);
             self.in_sync = in_sync.iter().copied().collect();
-            self.stands_still = !eligible.is_empty();
+            self.stands_still = !others.is_empty();
         }
     }
 
@@ -231,8 +231,8 @@ impl Leader {
         }
         let pending = self.pending.as_mut().filter(|pending| pending.proposal == *proposal)?;
         match answer {
-            IsrAnswer::Accepted { partition_epoch, in_sync_replicas, eligible_leader_replicas } => {
-                self.commit(*partition_epoch, in_sync_replicas, eligible_leader_replicas);
+            IsrAnswer::Accepted { partition_epoch, in_sync_replicas, may_lead_out_of_sync } => {
+                self.commit(*partition_epoch, in_sync_replicas, may_lead_out_of_sync);
                 None
             }
             IsrAnswer::Refused if pending.sent_once => {

@@ -79,7 +79,7 @@ impl Script {
             "accepted" => answered(IsrAnswer::Accepted {
                 partition_epoch: words.number("state").unwrap(),
                 in_sync_replicas: words.brokers("isr"),
-                eligible_leader_replicas: words.brokers("elr"),
+                may_lead_out_of_sync: words.brokers("elr"),
             }),
             "refused" => answered(IsrAnswer::Refused),
             "stale" => answered(IsrAnswer::Stale),

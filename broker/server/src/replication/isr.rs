@@ -134,7 +134,7 @@ fn answer_of(result: Result<AlteredPartition, AlterPartitionError>) -> IsrAnswer
         Ok(partition) => IsrAnswer::Accepted {
             partition_epoch: partition.partition_epoch,
             in_sync_replicas: partition.in_sync_replicas,
-            eligible_leader_replicas: partition.eligible_leader_replicas,
+            may_lead_out_of_sync: partition.may_lead_out_of_sync,
         },
         Err(error @ (AlterPartitionError::NotReplicas { .. } | AlterPartitionError::Ineligible { .. })) => {
             tracing::info!(%error, "a change of in-sync replicas was refused");

@@ -102,7 +102,7 @@ fn alter(draft: &mut Draft, change: &ConfigChange, context: &Context<'_>) -> Res
     }
     // Where fewer than before are asked for, there may be enough now; the high watermark moves again.
     draft.change_partitions(context, &|_, (_, partition), rules| {
-        let waits = !partition.eligible_leader_replicas.is_empty();
+        let waits = !partition.may_lead_out_of_sync().is_empty();
         let mut next = waits.then(|| partition.clone())?;
         remember_eligible(partition, &mut next, rules);
         changed(partition, next)

@@ -29,8 +29,9 @@ pub struct AlteredPartition {
     pub partition_epoch: i32,
     /// The ISR now.
     pub in_sync_replicas: Vec<BrokerId>,
-    /// Who else has all that was acknowledged.
-    pub eligible_leader_replicas: Vec<BrokerId>,
+    /// Who else may be elected, with nothing lost that was acknowledged.
+    #[serde(rename = "eligible_leader_replicas")]
+    pub may_lead_out_of_sync: Vec<BrokerId>,
 }
 
 pub(super) fn decide(
@@ -78,7 +79,7 @@ fn alter(
     Ok(AlteredPartition {
         leader_epoch: next.leader_epoch,
         partition_epoch: next.partition_epoch,
+        may_lead_out_of_sync: next.may_lead_out_of_sync(),
         in_sync_replicas: next.in_sync_replicas,
-        eligible_leader_replicas: next.eligible_leader_replicas,
     })
 }

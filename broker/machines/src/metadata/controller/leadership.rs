@@ -3,8 +3,8 @@
 //!
 //! What must hold: a leader epoch has one leader, and one life of it: a broker that registers again leads in a new epoch, since its log may
 //! have lost its end. The ISR keeps its last member, since only members have all that was acknowledged; what leaves it below
-//! `min.insync.replicas` stays eligible, since nothing more is acknowledged meanwhile (KIP-966). A replica whose log was lost with its disk
-//! is neither, even if it was the last. Each change has its partition epoch, and a proposal counts only on the state it was decided on.
+//! `min.insync.replicas` stays eligible, since nothing more is acknowledged meanwhile (KIP-966); after a crash it is so when nobody else is
+//! left. A replica whose log was lost with its disk is neither, even if it was the last. Each change has its partition epoch, and a proposal counts only on the state it was decided on.
 
 use forebay_broker_wire::types::{BrokerId, LeaderEpoch, PartitionIndex, Uuid};
 use serde::{Deserialize, Serialize};
@@ -131,7 +131,13 @@ pub(super) fn broker_returns(
     if kept == Kept::Nothing || !alone {
         next.in_sync_replicas.retain(|id| *id != broker);
         remember_eligible(partition, &mut next, rules);
+        let has_a_claim = next.may_lead_out_of_sync().contains(&broker);
         next.eligible_leader_replicas.retain(|id| *id != broker);
+        next.crashed_replicas.retain(|id| *id != broker);
+        if has_a_claim && kept == Kept::AllButTheEnd {
+            next.crashed_replicas.push(broker);
+            next.crashed_replicas.sort_unstable();
+        }
     }
     if next.leader == Some(broker) {
         elect(&mut next, &|id| id != broker && live(id), rules);
@@ -139,17 +145,20 @@ pub(super) fn broker_returns(
     changed(partition, next)
 }
 
-/// What left the ISR stays eligible as long as fewer are in sync than `min.insync.replicas` asks for.
+/// What left the ISR stays eligible as long as fewer are in sync than `min.insync.replicas` asks for; what has crashed since stays in its
+/// list.
 pub(super) fn remember_eligible(before: &PartitionImage, next: &mut PartitionImage, rules: &ElectionRules) {
     let PartitionImage { replicas, in_sync_replicas, .. } = &*next;
-    let mut eligible = Vec::new();
+    let (mut eligible, mut crashed) = (Vec::new(), Vec::new());
     if in_sync_replicas.len() < rules.min_insync_replicas.min(replicas.len()) {
-        let former = before.eligible_leader_replicas.iter().chain(&before.in_sync_replicas);
-        eligible.extend(former.filter(|id| replicas.contains(id) && !in_sync_replicas.contains(id)));
+        let out = |id: &&BrokerId| replicas.contains(id) && !in_sync_replicas.contains(id);
+        eligible.extend(before.eligible_leader_replicas.iter().chain(&before.in_sync_replicas).filter(out));
         eligible.sort_unstable();
         eligible.dedup();
+        crashed.extend(before.crashed_replicas.iter().filter(out));
+        crashed.retain(|id| !eligible.contains(id));
     }
-    next.eligible_leader_replicas = eligible;
+    (next.eligible_leader_replicas, next.crashed_replicas) = (eligible, crashed);
     next.lost_replicas.retain(|id| next.replicas.contains(id) && !next.in_sync_replicas.contains(id));
 }
 
@@ -202,20 +211,28 @@ pub fn broker_back(
     changed(partition, next)
 }
 
-/// The first live member of the ISR leads, in the replicas' order, else the first live one that is eligible; without one nobody does, unless
-/// the rules allow to lose records: then one that has lost its log comes last.
+/// The first live member of the ISR leads, in the replicas' order, else the first live one that is eligible, else, if nobody else has all, the
+/// first live one that was until it crashed. Without one nobody does, unless the rules allow to lose records: then one that has lost its log
+/// comes last.
 pub(super) fn elect(partition: &mut PartitionImage, live: &dyn Fn(BrokerId) -> bool, rules: &ElectionRules) {
     let in_sync =
         |id: &BrokerId| partition.in_sync_replicas.contains(id) || rules.mutation == Some(Mutation::ElectOutOfSync);
     let first = |of: &dyn Fn(&BrokerId) -> bool| partition.replicas.iter().copied().find(|id| live(*id) && of(id));
     let eligible = |id: &BrokerId| partition.eligible_leader_replicas.contains(id);
     let has_a_log = |id: &BrokerId| rules.unclean && !partition.lost_replicas.contains(id);
-    let clean = first(&in_sync).or_else(|| first(&eligible));
+    let crashed = |id: &BrokerId| partition.crashed_replicas.contains(id);
+    let nobody_else = partition.in_sync_replicas.is_empty() && partition.eligible_leader_replicas.is_empty();
+    let last_resort = || first(&crashed).filter(|_| nobody_else || rules.unclean);
+    let clean = first(&in_sync).or_else(|| first(&eligible)).or_else(last_resort);
     let leader = clean.or_else(|| first(&has_a_log)).or_else(|| first(&|_| rules.unclean));
     if let Some(leader) = leader.filter(|leader| !partition.in_sync_replicas.contains(leader)) {
         let mut before = partition.clone();
         if !eligible(&leader) {
-            (before.in_sync_replicas, before.eligible_leader_replicas) = (Vec::new(), Vec::new()); // records are lost: nobody has all
+            // Records may be lost: nobody has more than others.
+            (before.in_sync_replicas, before.eligible_leader_replicas) = (Vec::new(), Vec::new());
+        }
+        if !eligible(&leader) && !crashed(&leader) {
+            before.crashed_replicas = Vec::new();
         }
         partition.in_sync_replicas = vec![leader];
         remember_eligible(&before, partition, rules);
@@ -420,6 +437,37 @@ mod tests {
         assert_eq!((&gives_way.in_sync_replicas, &gives_way.eligible_leader_replicas), (&ids(&[]), &ids(&[2])));
         let later = returned(&before, 2, Kept::AllButTheEnd, &[1], &TWO);
         assert_eq!(later.eligible_leader_replicas, ids(&[]), "its end may be lost");
+        assert_eq!((later.crashed_replicas, later.leader), (ids(&[2]), None), "and the last one is waited for");
+    }
+
+    #[test]
+    fn after_a_crash_of_all_those_that_were_in_sync_lead_if_the_last_one_has_lost_its_disk() {
+        let one = returned(&partition(1, &[1, 2, 3]), 1, Kept::AllButTheEnd, &[2, 3], &TWO);
+        assert_eq!(
+            (&one.in_sync_replicas, &one.crashed_replicas),
+            (&ids(&[2, 3]), &ids(&[])),
+            "two may acknowledge more"
+        );
+        let two = returned(&one, 2, Kept::AllButTheEnd, &[1, 3], &TWO);
+        assert_eq!((&two.in_sync_replicas, &two.crashed_replicas), (&ids(&[3]), &ids(&[2])));
+        assert_eq!((&two.eligible_leader_replicas, two.may_lead_out_of_sync()), (&ids(&[]), ids(&[2])));
+        let two = returned(&two, 2, Kept::AllButTheEnd, &[1, 3], &TWO);
+        assert_eq!(two.crashed_replicas, ids(&[2]), "once more");
+        let lost = returned(&two, 3, Kept::Nothing, &[1, 2], &TWO);
+        assert_eq!((lost.leader, &lost.in_sync_replicas), (Some(BrokerId(2)), &ids(&[2])), "broker 1 may lack more");
+        let none = returned(&lost, 2, Kept::Nothing, &[1, 3], &TWO);
+        assert_eq!((none.leader, none.in_sync_replicas, none.crashed_replicas), (None, ids(&[]), ids(&[])));
+    }
+
+    #[test]
+    fn a_crashed_replica_has_no_claim_once_enough_are_in_sync() {
+        let crashed = PartitionImage { crashed_replicas: ids(&[3]), ..partition(1, &[1]) };
+        let gone = broker_gone(&crashed, BrokerId(1), &|id| id == BrokerId(3), &TWO).unwrap();
+        assert_eq!((gone.leader, &gone.crashed_replicas), (None, &ids(&[3])), "the last one is waited for");
+        let both = [(BrokerId(1), None), (BrokerId(2), Some(9))].to_vec();
+        let wanted = IsrProposal { in_sync_replicas: both, ..proposal(7, 20, &[]) };
+        let enough = alter_partition(&crashed, &wanted, &|_| Some(9), &TWO).unwrap();
+        assert_eq!(enough.may_lead_out_of_sync(), ids(&[]));
     }
 
     #[test]
