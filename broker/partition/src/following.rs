@@ -7,7 +7,10 @@ use forebay_broker_machines::replication::{EpochEnd, Event};
 use forebay_broker_storage::{AppendError as LogAppendError, AppendRequest, LogError, Origin, PartitionLog};
 use forebay_broker_wire::types::{BrokerId, LeaderEpoch, Offset};
 
-use crate::partition::{Closed, Partition, State, Wakeups};
+use crate::{
+    errors::Closed,
+    partition::{Partition, State, Wakeups},
+};
 
 /// What a follower asks its leader for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

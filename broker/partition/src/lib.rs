@@ -3,6 +3,7 @@
 //! [`Partition`] is synchronous and runs as it is in the server and in simulation. Storage and machines meet only here.
 
 mod commits;
+mod errors;
 mod following;
 mod partition;
 mod reading;
@@ -15,6 +16,7 @@ mod unacknowledged;
 mod waiters;
 
 pub use commits::{CommitGuard, CommitOutcome, CommitWaiter};
+pub use errors::{AppendError, Closed, NotLeader, UpdateError};
 pub use following::{FetchPosition, FollowError, LeaderAnswer};
 pub use forebay_broker_machines::replication::{EpochEnd, IsrAnswer, IsrProposal, RoleKind, Settings};
 pub use forebay_broker_storage::{
@@ -22,7 +24,7 @@ pub use forebay_broker_storage::{
     InvalidBatch, LogConfig, LogDir, LogError, LogName, MaintenanceReport, OpenLogError, Origin, Poisoned, ReadSpec,
     RecoveryReport, SequenceError, TimestampSpec,
 };
-pub use partition::{AppendError, Closed, NotLeader, OpenPartition, Partition, PartitionOffsets, UpdateError};
+pub use partition::{OpenPartition, Partition, PartitionOffsets};
 pub use reading::{FetchSpec, Isolation, ReadError, ReadResult};
 pub use roles::{ReplicaFetch, ReplicaRead};
 pub use waiters::{FetchWaiter, WatchGuard};

@@ -25,11 +25,15 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     commits::CommitWaiters,
+    errors::{AppendError, Closed, NotLeader, UpdateError},
     unacknowledged::Unacknowledged,
     waiters::{FetchWaiter, Waiters, WatchGuard},
 };
 
 type LogResult = Result<Appended, forebay_broker_storage::AppendError>;
+
+/// So long after a leader has begun, batches that were sent to earlier leaders may still come in; whoever passes them on gives up earlier.
+const SETTLES_MS: i64 = 3000;
 
 /// What a partition is opened with.
 #[derive(Debug, Clone)]
@@ -42,52 +46,6 @@ pub struct OpenPartition {
     pub leader_epoch: LeaderEpoch,
     /// The log's settings.
     pub config: LogConfig,
-}
-
-/// The partition is closed on this broker.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("partition {name} is closed on this broker")]
-pub struct Closed {
-    /// Topic and index.
-    pub name: LogName,
-}
-
-/// Another broker leads the partition, or none.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("this broker does not lead partition {name} (leader epoch {epoch})")]
-pub struct NotLeader {
-    /// Topic and index.
-    pub name: LogName,
-    /// The newest epoch known here.
-    pub epoch: LeaderEpoch,
-}
-
-/// Why a request was not appended.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AppendError {
-    /// Another broker leads.
-    #[error(transparent)]
-    NotLeader(#[from] NotLeader),
-    /// The partition is closed.
-    #[error(transparent)]
-    Closed(#[from] Closed),
-    /// The log did not take it.
-    #[error(transparent)]
-    Log(#[from] forebay_broker_storage::AppendError),
-}
-
-/// Why a change of the partition failed.
-#[derive(Debug, thiserror::Error)]
-pub enum UpdateError {
-    /// The partition is closed.
-    #[error(transparent)]
-    Closed(#[from] Closed),
-    /// Another broker leads.
-    #[error(transparent)]
-    NotLeader(#[from] NotLeader),
-    /// The log failed or refused.
-    #[error(transparent)]
-    Log(#[from] LogError),
 }
 
 /// A partition's offsets at one moment.
@@ -126,6 +84,8 @@ pub(crate) struct State {
     /// What the controller is to be asked, until somebody takes it.
     pub(crate) proposal: Option<IsrProposal>,
     pub(crate) closed: bool,
+    /// When this broker began to lead what others may have led before.
+    led_since_ms: Option<i64>,
 }
 
 /// What to do when no lock is held any more.
@@ -152,6 +112,7 @@ impl State {
         if effects.leadership_changed {
             self.proposal = None;
             wakeups.leadership_changed = true;
+            self.led_since_ms = self.replica.leader().filter(|leader| !leader.followers().is_empty()).map(|_| now_ms);
             wakeups.commits.extend(self.commits.lost_leadership());
         }
         if let Some(high_watermark) = effects.high_watermark {
@@ -165,6 +126,11 @@ impl State {
             self.proposal.clone_from(&effects.proposal);
         }
         effects
+    }
+
+    /// Whether this broker leads so recently that batches may have overtaken each other. A clock that was set back settles it.
+    fn is_settling(&self, now_ms: i64) -> bool {
+        self.led_since_ms.is_some_and(|since| (0..SETTLES_MS).contains(&now_ms.saturating_sub(since)))
     }
 
     pub(crate) fn check_leader(&self, name: &LogName) -> Result<(), NotLeader> {
@@ -211,7 +177,14 @@ impl Partition {
             name,
             reader: log.reader(),
             writer: Mutex::new(log),
-            state: Mutex::new(State { replica, unacknowledged, commits, proposal: None, closed: false }),
+            state: Mutex::new(State {
+                replica,
+                unacknowledged,
+                commits,
+                proposal: None,
+                closed: false,
+                led_since_ms: None,
+            }),
             waiters: Arc::default(),
             followers: Arc::default(),
             compaction: Mutex::new(()),
@@ -297,19 +270,23 @@ impl Partition {
         let leads = {
             let state = self.state.lock();
             let leads = state.check_open(&self.name).map_err(AppendError::from);
-            leads.and_then(|()| Ok(state.check_leader(&self.name)?)).map(|()| state.replica.epoch())
+            leads
+                .and_then(|()| Ok(state.check_leader(&self.name)?))
+                .map(|()| (state.replica.epoch(), state.is_settling(now_ms)))
         };
-        let epoch = match leads {
-            Ok(epoch) => epoch,
+        let (epoch, settling) = match leads {
+            Ok(leads) => leads,
             Err(error) => return requests.iter().map(|_| Err(error.clone())).collect(),
         };
+        log.let_producers_begin_anywhere(!settling);
         let results = append(&mut log, requests, epoch, now_ms);
         let bytes = results.iter().flatten().map(|appended| appended.bytes).sum();
         let mut wakeups = Wakeups::default();
         self.note_written(&log, bytes, now_ms, &mut wakeups);
         drop(log);
         self.wake(wakeups);
-        results.into_iter().map(|result| result.map_err(AppendError::Log)).collect()
+        let refused = |error| AppendError::of_log(error, &self.name, settling);
+        results.into_iter().map(|result| result.map_err(refused)).collect()
     }
 
     /// Tells the machine how far the log is written and flushed.

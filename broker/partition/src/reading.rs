@@ -3,7 +3,10 @@
 use forebay_broker_storage::{DiskError, FileSlice, FoundOffset, ReadSpec, TimestampSpec};
 use forebay_broker_wire::types::{LeaderEpoch, Offset};
 
-use crate::partition::{Closed, NotLeader, Partition};
+use crate::{
+    errors::{Closed, NotLeader},
+    partition::Partition,
+};
 
 /// How far a reader may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

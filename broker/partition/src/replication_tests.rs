@@ -7,7 +7,7 @@ use forebay_broker_machines::metadata::PartitionImage;
 use forebay_broker_storage::{Identity, faulty_disk::NeverFlushes};
 use forebay_broker_wire::{
     records::{BatchBuilder, NewRecord},
-    types::{BrokerId, LeaderEpoch, Offset, PartitionIndex, Uuid},
+    types::{BrokerId, LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId, Uuid},
 };
 
 use crate::*;
@@ -394,4 +394,34 @@ fn a_restarted_leader_alone_in_sync_knows_all_it_has_to_be_safe() {
     assert_eq!(offsets(&brokers[0]), (0, 0, 1), "below min.insync.replicas");
     brokers[0].partition.update_replication(Settings::default());
     assert_eq!(offsets(&brokers[0]), (0, 1, 1));
+}
+
+/// One record of an idempotent producer.
+fn append_numbered(leader: &Broker, sequence: i32, at_ms: i64) -> Result<Appended, AppendError> {
+    let mut builder = BatchBuilder::default().producer(ProducerId(7), ProducerEpoch(0), sequence);
+    builder.push(&NewRecord { timestamp_ms: NOW_MS, ..NewRecord::default() }).unwrap();
+    let request = AppendRequest { records: builder.build().unwrap(), origin: Origin::Client };
+    leader.partition.append(&[request], at_ms).remove(0)
+}
+
+#[test]
+fn a_leader_that_has_just_begun_calls_no_sequence_broken_since_batches_may_be_on_their_way() {
+    let brokers = pair(&LogConfig::default());
+    let leader = &brokers[0];
+    let unsettled = |appended| matches!(appended, Err(AppendError::Unsettled { .. }));
+    assert!(unsettled(append_numbered(leader, 3, NOW_MS)), "its first batches may come yet");
+    append_numbered(leader, 0, NOW_MS).unwrap();
+    assert!(unsettled(append_numbered(leader, 2, NOW_MS + 2999)));
+    append_numbered(leader, 1, NOW_MS + 2999).unwrap();
+    let broken = |appended| matches!(appended, Err(AppendError::Log(forebay_broker_storage::AppendError::Sequence(_))));
+    assert!(broken(append_numbered(leader, 3, NOW_MS + 3000)), "nobody passes anything on any more");
+    assert!(broken(append_numbered(leader, 3, NOW_MS - 1)), "a clock that was set back");
+    lead(&brokers, 1, 2, &[1, 2]);
+    assert!(unsettled(append_numbered(leader, 3, NOW_MS)), "another epoch: somebody else may have led");
+}
+
+#[test]
+fn a_producer_whose_records_are_gone_may_begin_anywhere_when_the_leader_has_settled() {
+    let brokers = pair(&LogConfig::default());
+    append_numbered(&brokers[0], 3, NOW_MS + 3000).unwrap();
 }

@@ -16,7 +16,7 @@ use crate::{
     disk::DiskError,
     log::PartitionLog,
     log_dir::{DiskFull, Poisoned},
-    producer_state::{Producer, SequenceError},
+    producer_state::{Producer, ProducerBatch, SequenceError},
     scan::LocatedBatch,
     segment::NO_TIMESTAMP,
     validate::{self, InvalidBatch, Origin},
@@ -163,6 +163,12 @@ impl PartitionLog {
         if known_epoch { self.append_as(requests, leader_epoch, now_ms, Haste::Hot) } else { Vec::new() }
     }
 
+    /// Whether a producer that is not known here may start with any sequence number (its records may be gone) or must start at 0: its first
+    /// batches may be on their way.
+    pub fn let_producers_begin_anywhere(&mut self, anywhere: bool) {
+        self.begin_anywhere = anywhere;
+    }
+
     fn append_as(
         &mut self,
         requests: &[AppendRequest],
@@ -217,7 +223,7 @@ impl PartitionLog {
         let batches = checked.map_err(AppendError::from)?;
         if request.origin == Origin::Leader {
             self.check_next(&batches)?;
-        } else if let Some(duplicate) = self.check_sequences(&batches)? {
+        } else if let Some(duplicate) = self.check_sequences(&batches, haste)? {
             return Ok(duplicate);
         }
         if self.must_roll(&batches, request.records.len() as u64, now_ms) {
@@ -254,14 +260,29 @@ impl PartitionLog {
     }
 
     /// Checks all of a request's sequences before any is noted. A repetition is answered only for a request of one batch, as producers send.
-    fn check_sequences(&self, batches: &[Batch]) -> Result<Option<Staged>, AppendError> {
+    fn check_sequences(&mut self, batches: &[Batch], haste: Haste) -> Result<Option<Staged>, Unstaged> {
         for Batch { header, .. } in batches.iter().filter(|batch| batch.header.has_producer_id()) {
-            if let Some(known) = self.producers.check(header)? {
+            if let Some(known) = self.check_sequence(header, haste)? {
                 let (base_offset, last_offset) = (known.base_offset(), known.last_offset);
                 return Ok(Some(Staged { base_offset, last_offset, duplicate: true, records: 0, bytes: 0 }));
             }
         }
         Ok(None)
+    }
+
+    fn check_sequence(&mut self, header: &BatchHeader, haste: Haste) -> Result<Option<ProducerBatch>, Unstaged> {
+        if !self.begin_anywhere {
+            self.producers.check_begin(header).map_err(AppendError::from)?;
+        }
+        let checked = self.producers.check(header);
+        if !matches!(checked, Err(SequenceError::OutOfOrder { .. })) || !self.may_recall(header.producer_id) {
+            return Ok(checked.map_err(AppendError::from)?);
+        }
+        if haste == Haste::Hot {
+            return Err(Unstaged::WouldWait);
+        }
+        self.recall(header.producer_id).map_err(|error| self.refused(&error))?;
+        Ok(self.producers.check(header).map_err(AppendError::from)?)
     }
 
     fn must_roll(&self, batches: &[Batch], bytes: u64, now_ms: i64) -> bool {

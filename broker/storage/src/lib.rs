@@ -20,6 +20,7 @@ mod names;
 mod producer_state;
 mod progress;
 mod read;
+mod recall;
 mod recovery;
 mod retention;
 mod scan;

@@ -31,6 +31,8 @@ pub struct PartitionLog {
     pub(crate) config: LogConfig,
     pub(crate) shared: Arc<Shared>,
     pub(crate) producers: ProducerState,
+    /// Whether an unknown producer may start with any sequence number.
+    pub(crate) begin_anywhere: bool,
     pub(crate) group: WriteGroup,
     /// The next record's offset.
     pub(crate) end: Offset,
@@ -211,6 +213,7 @@ impl PartitionLog {
             log_dir,
             config,
             producers,
+            begin_anywhere: true,
             group: WriteGroup::default(),
             end,
             flushed: end,

@@ -2,7 +2,8 @@
 //!
 //! It is derived from the log and decides three things before an append: is this batch a repetition (answer the offsets it got the first time),
 //! the next in sequence, or neither. A producer that is not known (its state has expired, or its records are gone) may start anywhere.
-//! Snapshots have Kafka's format, so that the state need not be rebuilt from the whole log.
+//! Snapshots have Kafka's format, so that the state need not be rebuilt from the whole log; they have only the last batch of each producer
+//! (`recall.rs`).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,7 +13,7 @@ use forebay_broker_wire::{
 };
 
 /// As many batches as a producer may have in flight, hence repeat.
-const BATCHES_PER_PRODUCER: usize = 5;
+pub(crate) const BATCHES_PER_PRODUCER: usize = 5;
 const SNAPSHOT_VERSION: i16 = 1;
 const SNAPSHOT_PREFIX_BYTES: usize = 10;
 const SNAPSHOT_ENTRY_BYTES: usize = 46;
@@ -53,6 +54,15 @@ pub(crate) struct ProducerBatch {
 }
 
 impl ProducerBatch {
+    fn of(header: &BatchHeader) -> Self {
+        Self {
+            last_sequence: header.last_sequence(),
+            last_offset: header.last_offset(),
+            offset_delta: header.last_offset_delta,
+            timestamp_ms: header.max_timestamp_ms,
+        }
+    }
+
     fn first_sequence(&self) -> i32 {
         sequence_minus(self.last_sequence, self.offset_delta)
     }
@@ -67,6 +77,8 @@ impl ProducerBatch {
 pub(crate) struct Producer {
     epoch: ProducerEpoch,
     batches: VecDeque<ProducerBatch>,
+    /// The batches came from a snapshot: there may be older ones in the log.
+    cut: bool,
     last_timestamp_ms: i64,
     coordinator_epoch: i32,
     transaction_first_offset: Option<Offset>,
@@ -88,6 +100,15 @@ impl ProducerState {
     pub(crate) fn last_offsets(&self) -> Vec<(ProducerId, Offset)> {
         let last = |(id, producer): (&ProducerId, &Producer)| Some((*id, producer.batches.back()?.last_offset));
         self.producers.iter().filter_map(last).collect()
+    }
+
+    /// Refuses the batch of a producer that is not known and does not begin.
+    pub(crate) fn check_begin(&self, header: &BatchHeader) -> Result<(), SequenceError> {
+        if header.base_sequence == 0 || self.producers.contains_key(&header.producer_id) {
+            return Ok(());
+        }
+        let (producer_id, found) = (header.producer_id, header.base_sequence);
+        Err(SequenceError::OutOfOrder { producer_id, found, expected: 0 })
     }
 
     /// Decides on a producer's batch: `Ok(None)` to append it, `Ok(Some)` when it is there already.
@@ -125,6 +146,7 @@ impl ProducerState {
         let producer = self.producers.entry(header.producer_id).or_insert_with(|| Producer {
             epoch: header.producer_epoch,
             batches: VecDeque::new(),
+            cut: false,
             last_timestamp_ms: header.max_timestamp_ms,
             coordinator_epoch: -1,
             transaction_first_offset: None,
@@ -132,6 +154,7 @@ impl ProducerState {
         if producer.epoch != header.producer_epoch {
             producer.epoch = header.producer_epoch;
             producer.batches.clear();
+            producer.cut = false;
         }
         producer.last_timestamp_ms = header.max_timestamp_ms;
         if header.is_control() {
@@ -144,13 +167,24 @@ impl ProducerState {
         if producer.batches.len() == BATCHES_PER_PRODUCER {
             producer.batches.pop_front();
         }
-        producer.batches.push_back(ProducerBatch {
-            last_sequence: header.last_sequence(),
-            last_offset: header.last_offset(),
-            offset_delta: header.last_offset_delta,
-            timestamp_ms: header.max_timestamp_ms,
-        });
+        producer.batches.push_back(ProducerBatch::of(header));
         before
+    }
+
+    /// The epoch of a producer of which older batches may be in the log, and where the oldest one known begins.
+    pub(crate) fn oldest_of_cut(&self, producer_id: ProducerId) -> Option<(ProducerEpoch, Offset)> {
+        let producer = self.producers.get(&producer_id)?;
+        let is_cut = producer.cut && producer.batches.len() < BATCHES_PER_PRODUCER;
+        Some((producer.epoch, producer.batches.front().filter(|_| is_cut)?.base_offset()))
+    }
+
+    /// Adds older batches, the last of `older` right before those known.
+    pub(crate) fn put_before(&mut self, producer_id: ProducerId, older: &[BatchHeader]) {
+        let Some(producer) = self.producers.get_mut(&producer_id) else { return };
+        producer.cut = false;
+        for header in older.iter().rev().take(BATCHES_PER_PRODUCER - producer.batches.len().min(BATCHES_PER_PRODUCER)) {
+            producer.batches.push_front(ProducerBatch::of(header));
+        }
     }
 
     /// Takes back an [`Self::update`].
@@ -226,6 +260,7 @@ fn decode_entry(entry: &[u8]) -> (ProducerId, Producer) {
     let producer = Producer {
         epoch: ProducerEpoch(i16::from_be_bytes(array(entry, 8))),
         batches: if batch.last_sequence == NO_SEQUENCE { VecDeque::new() } else { VecDeque::from([batch]) },
+        cut: batch.last_sequence != NO_SEQUENCE,
         last_timestamp_ms: batch.timestamp_ms,
         coordinator_epoch: i32::from_be_bytes(array(entry, 34)),
         transaction_first_offset: (transaction_first_offset >= Offset(0)).then_some(transaction_first_offset),

@@ -149,10 +149,10 @@ pub(crate) fn code_of_update(error: &UpdateError) -> ErrorCode {
 pub(crate) fn code_of_write(error: &WriteError) -> ErrorCode {
     match error {
         WriteError::Append(AppendError::Log(error)) => code_of_append(error),
-        // Closed here means that its topic is being deleted, or that this broker is going down.
-        WriteError::Append(AppendError::Closed(_) | AppendError::NotLeader(_)) | WriteError::Stopping => {
-            ErrorCode::NotLeaderOrFollower
-        }
+        // Closed here means that its topic is being deleted, or that this broker is going down. A leader that has not settled is not told of
+        // as one: OUT_OF_ORDER_SEQUENCE_NUMBER would end an idempotent producer whose earlier batch was passed on in the meantime.
+        WriteError::Append(AppendError::Closed(_) | AppendError::NotLeader(_) | AppendError::Unsettled { .. })
+        | WriteError::Stopping => ErrorCode::NotLeaderOrFollower,
         // Clients look for another leader then.
         WriteError::Flush(_) | WriteError::Hung { .. } => ErrorCode::KafkaStorageError,
     }

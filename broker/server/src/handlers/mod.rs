@@ -43,6 +43,7 @@ pub(crate) mod pass_on;
 pub(crate) mod produce;
 mod produce_refused;
 pub(crate) mod request;
+pub(crate) mod setbacks;
 mod sync_group;
 mod unregister_broker;
 pub(crate) mod versions;

@@ -3,7 +3,8 @@
 //! the broker says that it does not lead.
 //!
 //! What must hold: what may have been appended here already is passed on only if the new leader can tell a repetition (idempotent
-//! producers); of one connection, requests are passed on one after another; what is passed on is never passed on again.
+//! producers); of one connection, requests are passed on one after another, none behind one that failed (`setbacks.rs`), and none is
+//! appended here meanwhile (`net/in_flight.rs`); what is passed on is never passed on again.
 
 use std::collections::HashMap;
 use std::sync::Arc;

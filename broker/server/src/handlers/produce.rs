@@ -24,6 +24,7 @@ use super::leader_hint::{self, LeaderHint};
 use super::lookup::{Topic, find_topic};
 use super::pass_on::{self, Passing};
 use super::request::{RequestContext, RequestError};
+use super::setbacks::Setbacks;
 use super::{Finished, encode};
 use crate::broker::Broker;
 use crate::io::append::{PendingAppend, WriteResult};
@@ -69,7 +70,7 @@ struct PendingPartition {
 
 enum State {
     /// Not handed over yet.
-    Ready(AppendRequest, LeaderEpoch),
+    Ready(AppendRequest),
     Waiting(PendingAppend, LeaderEpoch),
     Committing(Appended, Commit),
     Done(Appended),
@@ -124,9 +125,8 @@ fn begin_partition(
     });
     match hosted {
         Ok(hosted) => {
-            let epoch = hosted.partition.leader_epoch();
             let request = AppendRequest { records, origin: Origin::Client };
-            PendingPartition { index, hosted: Some(hosted), kept: None, state: State::Ready(request, epoch) }
+            PendingPartition { index, hosted: Some(hosted), kept: None, state: State::Ready(request) }
         }
         Err(failure) => PendingPartition { index, hosted: None, kept: None, state: State::Failed(failure) },
     }
@@ -139,8 +139,8 @@ pub(crate) async fn hand_over(broker: &Broker, line: &Line, requests: impl Itera
         let all = request.acks == ALL_IN_SYNC;
         for partition in request.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
             let PendingPartition { hosted: Some(hosted), kept, state, .. } = partition else { continue };
-            let State::Ready(append, epoch) = state else { continue };
-            let place = Place { all, epoch: *epoch, kept };
+            let State::Ready(append) = state else { continue };
+            let place = Place { all, kept };
             let append = append.clone();
             match groups.iter_mut().find(|group| Arc::ptr_eq(group.hosted, hosted)) {
                 Some(group) => group.push(append, state, place),
@@ -162,7 +162,6 @@ struct Group<'a> {
 
 struct Place<'a> {
     all: bool,
-    epoch: LeaderEpoch,
     kept: &'a mut Option<Bytes>,
 }
 
@@ -178,8 +177,10 @@ impl<'a> Group<'a> {
 
     async fn hand_over(self, broker: &Broker, line: &Line) {
         let Self { hosted, appends, states } = self;
+        // Before the append: what is written in a later one is not what is waited for.
+        let epoch = hosted.partition.leader_epoch();
         let mut written = broker.appender.append_hot(hosted, &appends, line).into_iter();
-        for (append, (state, Place { all, epoch, kept })) in appends.into_iter().zip(states) {
+        for (append, (state, Place { all, kept })) in appends.into_iter().zip(states) {
             let records = append.records.clone();
             *state = match written.next() {
                 Some(result) => written_state(Some(hosted), result, epoch, all),
@@ -218,11 +219,11 @@ fn check_records(records: &Bytes, api_version: i16) -> Result<(), Failure> {
 
 impl PendingProduce {
     /// Waits until every partition has answered. Safe to cancel.
-    pub(crate) async fn ready(&mut self) {
+    pub(crate) async fn ready(&mut self, setbacks: &Setbacks) {
         let Self { broker, context, acks, deadline, topics } = self;
         for partition in topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
             partition.ready(*acks == ALL_IN_SYNC, *deadline).await;
-            if *acks != 0 {
+            if *acks != 0 && !partition.is_set_back(setbacks) {
                 partition.pass_on(broker, context, *acks, *deadline);
             }
         }
@@ -237,9 +238,25 @@ impl PendingProduce {
         partitions.any(|partition| matches!(partition.state, State::Waiting(..)))
     }
 
+    /// Whether some of it may be answered by another broker: what comes behind it must not be decided before.
+    pub(crate) fn may_be_passed_on(&self) -> bool {
+        let mut partitions = self.topics.iter().flat_map(|topic| &topic.partitions);
+        partitions.any(PendingPartition::may_go_elsewhere)
+    }
+
+    /// Notes which partitions it failed for.
+    pub(crate) fn note_setbacks(&self, setbacks: &mut Setbacks) {
+        let partitions = self.topics.iter().flat_map(|topic| &topic.partitions);
+        for partition in partitions.filter(|partition| partition.state.has_failed()) {
+            if let Some(hosted) = &partition.hosted {
+                setbacks.note(hosted.number, Instant::now());
+            }
+        }
+    }
+
     /// Whether `ready` would return at once.
-    pub(crate) async fn is_ready(&mut self) -> bool {
-        let mut ready = std::pin::pin!(self.ready());
+    pub(crate) async fn is_ready(&mut self, setbacks: &Setbacks) -> bool {
+        let mut ready = std::pin::pin!(self.ready(setbacks));
         poll_fn(|context| Poll::Ready(ready.as_mut().poll(context).is_ready())).await
     }
 
@@ -278,6 +295,15 @@ impl PendingPartition {
         }
     }
 
+    fn may_go_elsewhere(&self) -> bool {
+        matches!(self.state, State::PassingOn(_)) || self.kept.is_some() && self.state.is_not_leader()
+    }
+
+    /// Whether an earlier batch of the connection has failed: the new leader might take this one for the next.
+    fn is_set_back(&self, setbacks: &Setbacks) -> bool {
+        self.kept.is_some() && self.hosted.as_ref().is_some_and(|hosted| setbacks.has(hosted.number, Instant::now()))
+    }
+
     /// To the new leader, if this broker led until just now.
     fn pass_on(&mut self, broker: &Arc<Broker>, context: &RequestContext, acks: i16, deadline: Instant) {
         let Some(records) = self.kept.take() else { return };
@@ -302,6 +328,15 @@ impl PendingPartition {
 impl State {
     fn is_not_leader(&self) -> bool {
         matches!(self, Self::Failed(failure) | Self::Unsure(failure) if failure.code == ErrorCode::NotLeaderOrFollower)
+    }
+
+    /// The client is told an error.
+    fn has_failed(&self) -> bool {
+        match self {
+            Self::Failed(_) | Self::Unsure(_) => true,
+            Self::PassedOn(answer) => answer.error_code != 0,
+            _ => false,
+        }
     }
 
     fn may_be_passed_on(&self, broker: &Broker) -> bool {
@@ -365,7 +400,7 @@ fn finish_partition(partition: PendingPartition) -> PartitionProduceResponse {
         }
         State::PassedOn(answer) => return PartitionProduceResponse { index, ..*answer },
         State::Failed(failure) | State::Unsure(failure) => failure,
-        State::Ready(..) | State::Waiting(..) | State::Committing(..) | State::PassingOn(_) => {
+        State::Ready(_) | State::Waiting(..) | State::Committing(..) | State::PassingOn(_) => {
             Failure::new(ErrorCode::UnknownServerError, "answered before the append was")
         }
     };

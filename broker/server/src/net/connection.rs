@@ -183,12 +183,13 @@ impl Connection {
         timeout(patience, written).await.unwrap_or(Err(ConnectionError::Stuck))
     }
 
-    /// Writes the answer of the oldest request on its way, with those behind it that are ready too.
+    /// Writes the answer of the oldest request on its way, with those behind it that are ready too, and hands over what had to wait for it.
     async fn answer(&mut self, first: Result<Finished, RequestError>) -> Result<(), ConnectionError> {
         let mut finished = vec![first];
         while self.in_flight.is_ready().await {
             finished.push(self.in_flight.front().await);
         }
+        self.in_flight.hand_over(&self.broker, &self.line).await;
         self.write(async |sender, broker| {
             for next in finished {
                 put(sender, broker, &next?).await?;

@@ -1,6 +1,7 @@
 //! Produce requests of one connection on their way, in the order in which they are answered.
 //!
-//! What must hold: they are handed over in their order and answered in it; a client that sends faster than a disk takes it is held back by
+//! What must hold: they are handed over in their order and answered in it, and none while one before it may still be passed on to another
+//! broker, which may be this one soon: it would be overtaken, and an idempotent producer told that its sequence is broken; a client that sends faster than a disk takes it is held back by
 //! TCP after a few requests, not when the memory for all clients is used up.
 
 use std::collections::VecDeque;
@@ -11,6 +12,7 @@ use crate::broker::Broker;
 use crate::handlers::Finished;
 use crate::handlers::produce::{self, PendingProduce};
 use crate::handlers::request::RequestError;
+use crate::handlers::setbacks::Setbacks;
 
 /// What may wait for a disk thread (as much again may lie in the buffers that it came in): many times what makes a write worth its call,
 /// and far less than clients send ahead.
@@ -23,6 +25,7 @@ pub(super) struct InFlight {
     gathered: usize,
     /// What those hold that were left to the disk threads.
     waiting_bytes: usize,
+    setbacks: Setbacks,
 }
 
 struct InFlightRequest {
@@ -34,7 +37,7 @@ struct InFlightRequest {
 
 impl InFlight {
     pub(super) fn new(requests_max: usize) -> Self {
-        Self { requests: VecDeque::new(), requests_max, gathered: 0, waiting_bytes: 0 }
+        Self { requests: VecDeque::new(), requests_max, gathered: 0, waiting_bytes: 0, setbacks: Setbacks::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -52,8 +55,13 @@ impl InFlight {
         self.gathered += 1;
     }
 
+    /// Hands over what was taken in since, unless that has to wait: then again after each answer.
     pub(super) async fn hand_over(&mut self, broker: &Broker, line: &Line) {
         let handed_before = self.requests.len() - self.gathered;
+        let mut before = self.requests.range(..handed_before);
+        if self.gathered == 0 || before.any(|request| request.pending.may_be_passed_on()) {
+            return;
+        }
         let gathered = self.requests.range_mut(handed_before..).map(|request| &mut request.pending);
         produce::hand_over(broker, line, gathered).await;
         for request in self.requests.range_mut(handed_before..).filter(|request| request.pending.waits_for_disk()) {
@@ -66,10 +74,11 @@ impl InFlight {
     /// Waits for the oldest request and takes it off the queue. Safe to cancel: taken only when finished.
     pub(super) async fn front(&mut self) -> Result<Finished, RequestError> {
         if let Some(front) = self.requests.front_mut() {
-            front.pending.ready().await;
+            front.pending.ready(&self.setbacks).await;
         }
         match self.requests.pop_front() {
             Some(front) => {
+                front.pending.note_setbacks(&mut self.setbacks);
                 self.waiting_bytes -= if front.waits { front.bytes } else { 0 };
                 front.pending.finish()
             }
@@ -77,10 +86,11 @@ impl InFlight {
         }
     }
 
-    /// Whether [`Self::front`] would return at once.
+    /// Whether [`Self::front`] would return at once: the oldest was handed over and has its answer.
     pub(super) async fn is_ready(&mut self) -> bool {
-        match self.requests.front_mut() {
-            Some(front) => front.pending.is_ready().await,
+        let handed_over = self.requests.len() - self.gathered;
+        match self.requests.front_mut().filter(|_| handed_over > 0) {
+            Some(front) => front.pending.is_ready(&self.setbacks).await,
             None => false,
         }
     }

@@ -189,6 +189,29 @@ fn a_damaged_producer_snapshot_is_made_up_for_from_the_log() {
 }
 
 #[test]
+fn the_last_five_batches_of_a_producer_are_known_as_repetitions_after_a_clean_restart() {
+    let dir = temp_dir();
+    killed(dir.path());
+    let (mut log, _) = open(&log_dir(dir.path()), small());
+    log.close_clean().unwrap();
+    log.log_dir().close_clean().unwrap();
+    drop(log);
+    let (mut log, _) = open(&log_dir(dir.path()), small());
+    let numbered = |n: i32| idempotent(5, 0, n * 2, &[&format!("value {n}"), "and another"]);
+    assert!(
+        log.append_hot(&[client(numbered(35))], LeaderEpoch(0), NOW_MS).is_empty(),
+        "it has to be looked for on the disk"
+    );
+    for n in 35..40 {
+        let again = append(&mut log, numbered(n)).unwrap();
+        assert_eq!((again.duplicate, again.base_offset.0), (true, i64::from(n) * 2));
+    }
+    assert!(append(&mut log, numbered(34)).is_err(), "older than the last five");
+    assert!(append(&mut log, numbered(41)).is_err(), "a gap");
+    assert!(!append(&mut log, numbered(40)).unwrap().duplicate);
+}
+
+#[test]
 fn damaged_leader_epochs_are_taken_from_the_log_again() {
     let dir = temp_dir();
     let log_dir_1 = log_dir(dir.path());

@@ -5,6 +5,7 @@ mod failed_disk;
 mod frozen_disk;
 mod listeners;
 mod lost_disk;
+mod pass_on;
 mod reassignment;
 mod stop;
 
