@@ -122,6 +122,8 @@ pub struct LogDirStatus {
     pub poisoned: bool,
     /// What is written there does not end; the broker leaves what is there to others until it does.
     pub hung: bool,
+    /// Its disk is too full for clients' records; the broker leaves what is there to others that have room.
+    pub full: bool,
     /// Why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,

@@ -30,6 +30,7 @@ use crate::io::append::{Appender, now_ms};
 use crate::io::busy::{BusyTime, nanos};
 use crate::io::flusher::Flusher;
 use crate::io::pace::Pace;
+use crate::io::room::ask_again_and_again;
 use crate::io::stop_on_panic::PanicAlarm;
 use crate::io::warm::Warmer;
 use crate::io::watchdog::Watchdog;
@@ -88,7 +89,7 @@ pub struct Broker {
     /// One life of the process.
     pub(crate) incarnation: Uuid,
     pub(crate) fetch_sessions: FetchSessions,
-    /// A disk hangs, or goes on.
+    /// A disk hangs, or goes on; it is full, or has room again.
     pub(crate) disks_changed: Notify,
     watchdog: Mutex<Option<Watchdog>>,
     pub(crate) shutdown: CancellationToken,
@@ -119,7 +120,7 @@ impl Broker {
         if self.metadata.image().live_brokers().nth(1).is_some() {
             return Ok(());
         }
-        let usable = self.partitions.dirs.iter().filter(|dir| dir.log_dir.poisoned().is_none());
+        let usable = self.partitions.dirs.iter().filter(|dir| !dir.is_out());
         usable.map(|dir| dir.log_dir.check_room()).reduce(Result::or).unwrap_or(Ok(()))
     }
 
@@ -315,7 +316,7 @@ impl Broker {
         self.replication.start(self, &self.runtime);
     }
 
-    /// Begins to look for disks that hang: what is there is to be led elsewhere, and nobody may be kept waiting.
+    /// Begins to look for disks that hang or are full: what is there is to be led elsewhere, and nobody may be kept waiting.
     pub(crate) fn watch_disks(self: &Arc<Self>) -> anyhow::Result<()> {
         let broker = Arc::downgrade(self);
         let changed = move |dir: &HostedDir| {
@@ -326,6 +327,9 @@ impl Broker {
         let hung_after = Duration::from_millis(self.config.log.hung_ms);
         let watchdog = Watchdog::start(self.partitions.dirs.clone(), hung_after, changed, &self.alarm);
         *self.watchdog.lock() = Some(watchdog.context("cannot start the thread that watches the disks")?);
+        for dir in &self.partitions.dirs {
+            self.runtime.spawn(ask_again_and_again(Arc::clone(dir), self.shutdown.clone()));
+        }
         self.runtime.spawn(leave_clients(Arc::downgrade(self), self.metadata.quorum().watch_disk()));
         Ok(())
     }

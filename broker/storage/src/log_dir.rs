@@ -11,6 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
+    time::Instant,
 };
 
 use forebay_broker_wire::types::Offset;
@@ -22,6 +23,7 @@ use crate::{
     identity::{Identity, IdentityError},
     names::{self, LogName},
     progress::Progress,
+    repeats::Repeats,
 };
 
 const LOCK: &str = ".lock";
@@ -32,6 +34,8 @@ const CLEANER_OFFSETS: &str = "cleaner-offset-checkpoint";
 pub(crate) const LOG_STARTS: &str = "log-start-offset-checkpoint";
 /// Free space is asked for again after so many appended bytes.
 const SPACE_CHECK_BYTES: u64 = 16 << 20;
+/// There is room again when the reserve and this part of it more are free.
+const AMPLE_SHARE: u64 = 4;
 
 /// Why a log directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +81,17 @@ pub struct DiskFull {
     pub reserve_bytes: u64,
 }
 
+/// What room there is, as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Room {
+    /// A write found none.
+    None,
+    /// Less than the reserve: clients' appends are refused.
+    Reserve,
+    /// Enough.
+    Ample,
+}
+
 /// One log directory.
 #[derive(Debug)]
 pub struct LogDir {
@@ -98,8 +113,11 @@ pub struct LogDir {
     deleted: Mutex<Vec<(PathBuf, i64)>>,
     deletions_pending: AtomicBool,
     reserve_bytes: AtomicU64,
-    /// That appends are refused is told once, not for each of them.
-    full_is_told: AtomicBool,
+    /// Clients' appends are refused, or were a moment ago.
+    is_low: AtomicBool,
+    /// A write found no room at all, and there is hardly more by now.
+    is_exhausted: AtomicBool,
+    failures_told: Repeats,
     free_bytes: AtomicU64,
     bytes_since_space_check: AtomicU64,
     recovered_bytes: AtomicU64,
@@ -141,7 +159,9 @@ impl LogDir {
             deleted: Mutex::new(Vec::new()),
             deletions_pending: AtomicBool::new(false),
             reserve_bytes: AtomicU64::new(reserve_bytes),
-            full_is_told: AtomicBool::new(false),
+            is_low: AtomicBool::new(false),
+            is_exhausted: AtomicBool::new(false),
+            failures_told: Repeats::default(),
             free_bytes: AtomicU64::new(u64::MAX),
             bytes_since_space_check: AtomicU64::new(0),
             recovered_bytes: AtomicU64::new(0),
@@ -236,15 +256,36 @@ impl LogDir {
     /// Asks the file system for the free space again; called from time to time, since others use the disk too.
     pub fn refresh_space(&self) -> Result<Space, DiskError> {
         let space = self.disk.space(&self.path)?;
-        self.free_bytes.store(space.free_bytes, Relaxed);
+        let (free_bytes, reserve_bytes) = (space.free_bytes, self.reserve_bytes.load(Relaxed));
+        self.free_bytes.store(free_bytes, Relaxed);
         self.bytes_since_space_check.store(0, Relaxed);
-        let (dir, free_bytes) = (self.path.display(), space.free_bytes);
         // Amply, so that it is not told by turns with the opposite.
-        let amply = free_bytes >= self.reserve_bytes.load(Relaxed).saturating_add(SPACE_CHECK_BYTES);
-        if amply && self.full_is_told.swap(false, Relaxed) {
-            tracing::info!(%dir, free_bytes, "there is room again: clients' appends are taken");
+        let more = SPACE_CHECK_BYTES.max(reserve_bytes / AMPLE_SHARE);
+        if free_bytes < reserve_bytes {
+            self.note_low(free_bytes);
+        } else if free_bytes >= reserve_bytes.saturating_add(more) && self.is_low.swap(false, Relaxed) {
+            tracing::info!(dir = %self.path.display(), free_bytes, "there is room again: clients' appends are taken");
+        }
+        if free_bytes >= SPACE_CHECK_BYTES {
+            self.is_exhausted.store(false, Relaxed);
         }
         Ok(space)
+    }
+
+    fn note_low(&self, free_bytes: u64) {
+        if !self.is_low.swap(true, Relaxed) {
+            let (dir, reserve_bytes) = (self.path.display(), self.reserve_bytes.load(Relaxed));
+            tracing::warn!(%dir, free_bytes, reserve_bytes, "the disk is nearly full: clients' appends are refused");
+        }
+    }
+
+    /// What room there is, as far as appends and [`Self::refresh_space`] know; asks nobody.
+    pub fn room(&self) -> Room {
+        match (self.is_exhausted.load(Relaxed), self.is_low.load(Relaxed)) {
+            (true, _) => Room::None,
+            (false, true) => Room::Reserve,
+            (false, false) => Room::Ample,
+        }
     }
 
     /// Sets how much must stay free.
@@ -252,9 +293,9 @@ impl LogDir {
         self.reserve_bytes.store(reserve_bytes, Relaxed);
     }
 
-    /// Whether clients' appends and new logs are taken: not when the disk is nearly full.
+    /// Whether new logs have room: not when the disk is nearly full. Asks the file system, since others may have filled it meanwhile.
     pub fn check_room(&self) -> Result<(), DiskFull> {
-        self.check_space(0)
+        self.check_space_now(0)
     }
 
     /// Refuses `bytes` more when they would eat into the reserve. Near the reserve it asks the file system each time.
@@ -265,22 +306,27 @@ impl LogDir {
         if appended < SPACE_CHECK_BYTES && expected_free >= reserve_bytes.saturating_add(SPACE_CHECK_BYTES) {
             return Ok(());
         }
+        self.check_space_now(bytes)
+    }
+
+    fn check_space_now(&self, bytes: u64) -> Result<(), DiskFull> {
         // A file system that cannot be asked will say so at the write itself.
-        let Ok(space) = self.refresh_space() else { return Ok(()) };
-        let (dir, free_bytes) = (self.path.display().to_string(), space.free_bytes);
+        let Ok(Space { free_bytes, .. }) = self.refresh_space() else { return Ok(()) };
+        let reserve_bytes = self.reserve_bytes.load(Relaxed);
         if free_bytes.saturating_sub(bytes) >= reserve_bytes {
             return Ok(());
         }
-        if !self.full_is_told.swap(true, Relaxed) {
-            tracing::warn!(dir, free_bytes, reserve_bytes, "the disk is nearly full: clients' appends are refused");
-        }
-        Err(DiskFull { dir, free_bytes, reserve_bytes })
+        self.note_low(free_bytes);
+        Err(DiskFull { dir: self.path.display().to_string(), free_bytes, reserve_bytes })
     }
 
     /// The error for appends after an operation that found no room.
     pub(crate) fn full(&self, error: &DiskError) -> DiskFull {
         let free_bytes = self.refresh_space().map_or(0, |space| space.free_bytes);
-        tracing::warn!(%error, free_bytes, "no room for appends");
+        self.is_exhausted.store(true, Relaxed);
+        if let Some(times) = self.failures_told.happened(Instant::now()) {
+            tracing::warn!(%error, free_bytes, times, "no room for appends");
+        }
         DiskFull { dir: self.path.display().to_string(), free_bytes, reserve_bytes: self.reserve_bytes.load(Relaxed) }
     }
 

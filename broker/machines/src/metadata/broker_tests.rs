@@ -158,9 +158,13 @@ fn a_failed_disk_takes_its_own_partitions_only() {
     let (mut world, lives) = three();
     world.create(NewTopic { assignment: Some(vec![ids(&[0, 1])]), ..topic("u") }).unwrap();
     let topic_id = world.image.topic("t").unwrap().id;
-    let partitions = vec![(topic_id, PartitionIndex(0)), (Uuid([77; 16]), PartitionIndex(0))];
-    let command = Command::ReplicasOffline { life: lives[0], partitions };
-    assert_eq!(world.submit(command), Reply::Broker(Ok(())));
+    let unable = |topic_id, life| {
+        let replicas = vec![(life, Inability::Offline)];
+        UnableReplicas { topic_id, partition: PartitionIndex(0), replicas }
+    };
+    let earlier = BrokerLife { broker_epoch: lives[1].broker_epoch - 1, ..lives[1] };
+    let partitions = vec![unable(topic_id, lives[0]), unable(Uuid([77; 16]), lives[0]), unable(topic_id, earlier)];
+    assert_eq!(world.submit(Command::ReplicasUnable { partitions }), Reply::ReplicasLeft);
     assert_eq!(state(&world), (Some(1), vec![1, 2], 1));
     assert_eq!(world.image.topic("u").unwrap().partitions[0].leader, Some(BrokerId(0)));
 }
@@ -169,7 +173,9 @@ fn a_failed_disk_takes_its_own_partitions_only() {
 fn a_partition_that_nobody_else_could_lead_stays_with_the_broker_of_the_failed_disk() {
     let (mut world, lives) = three();
     let topic_id = world.image.topic("t").unwrap().id;
-    let lost = Command::ReplicasOffline { life: lives[0], partitions: vec![(topic_id, PartitionIndex(0))] };
+    let replicas = vec![(lives[0], Inability::Offline)];
+    let partitions = vec![UnableReplicas { topic_id, partition: PartitionIndex(0), replicas }];
+    let lost = Command::ReplicasUnable { partitions };
     let mut shrunk = partition(&world);
     shrunk.in_sync_replicas = ids(&[0, 1]);
     world.image.apply(&Record::Partition(shrunk.to_record(topic_id))).unwrap();
@@ -178,12 +184,12 @@ fn a_partition_that_nobody_else_could_lead_stays_with_the_broker_of_the_failed_d
     both.in_sync_replicas = ids(&[0, 1]);
     world.image.apply(&Record::Partition(both.to_record(topic_id))).unwrap();
     let before = world.image.version();
-    assert_eq!(world.submit(lost.clone()), Reply::Broker(Ok(())));
+    assert_eq!(world.submit(lost.clone()), Reply::ReplicasLeft);
     assert_eq!(state(&world), (Some(0), vec![0, 1], 0), "broker 1 is about to stop, broker 2 has not everything");
     assert_eq!(world.image.version(), before);
     world.start(1);
     propose(&mut world, lives[0], &[lives[0], lives[2]]).unwrap();
-    assert_eq!(world.submit(lost), Reply::Broker(Ok(())));
+    assert_eq!(world.submit(lost), Reply::ReplicasLeft);
     assert_eq!(state(&world), (Some(2), vec![2], 1), "somebody else can");
 }
 

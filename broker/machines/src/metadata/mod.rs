@@ -13,10 +13,10 @@ mod records;
 pub use controller::{
     AlterConfigsError, AlterPartitionError, AlteredPartition, BrokerLife, BrokerLifeError, BrokerRegistration, Command,
     ConfigChange, ConfigOperation, ConfigRules, Context, CreatePartitionsError, CreateTopicError, CreatedTopic,
-    DeleteTopicError, DeletedTopic, ElectLeadersError, Election, ElectionKind, ElectionRules, Logs, NewPartitions,
-    NewTopic, Outcome, PRODUCER_ID_BLOCK_SIZE, PartitionProposal, ProducerIdBlock, ReassignError, Reassignment,
-    RegisterError, Reply, TopicReference, UnregisterError, alter_partition, broker_back, broker_gone, broker_leaving,
-    decide, disk_lost,
+    DeleteTopicError, DeletedTopic, ElectLeadersError, Election, ElectionKind, ElectionRules, Inability, Logs,
+    NewPartitions, NewTopic, Outcome, PRODUCER_ID_BLOCK_SIZE, PartitionProposal, ProducerIdBlock, ReassignError,
+    Reassignment, RegisterError, Reply, TopicReference, UnableReplicas, UnregisterError, alter_partition, broker_back,
+    broker_gone, broker_leaving, decide, replicas_unable,
 };
 pub use endpoints::ADVERTISED_LISTENERS;
 pub use image::{BrokerImage, MetadataImage, PartitionImage, ReplayError, TopicImage};

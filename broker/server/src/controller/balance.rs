@@ -1,10 +1,10 @@
 //! Which partitions their preferred leaders should get back: those that are led by another broker although the preferred one is in sync
 //! and at work, of brokers that are owed more than a share of what they are to lead.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_broker_machines::metadata::{MetadataImage, PartitionImage};
-use forebay_broker_wire::types::{BrokerId, PartitionIndex};
+use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
 
 /// Elections of one command: the rest comes in the next turn, so that clients have not all to find new leaders at once.
 const ELECTIONS_MAX: usize = 500;
@@ -19,8 +19,11 @@ struct Owed<'a> {
     possible: Vec<(&'a str, PartitionIndex)>,
 }
 
+/// Replicas that can't be written to.
+pub(super) type Unable = BTreeSet<(BrokerId, (Uuid, PartitionIndex))>;
+
 /// The partitions to elect the preferred leader of.
-pub(super) fn to_return(image: &MetadataImage, percentage: usize) -> Vec<(String, PartitionIndex)> {
+pub(super) fn to_return(image: &MetadataImage, unable: &Unable, percentage: usize) -> Vec<(String, PartitionIndex)> {
     let mut by_broker: BTreeMap<BrokerId, Owed<'_>> = BTreeMap::new();
     for topic in image.topics() {
         for partition in &topic.partitions {
@@ -29,7 +32,8 @@ pub(super) fn to_return(image: &MetadataImage, percentage: usize) -> Vec<(String
             owed.preferred += 1;
             if partition.leader != Some(*preferred) {
                 owed.led_by_others += 1;
-                if may_return(image, partition, *preferred) {
+                let is_able = !unable.contains(&(*preferred, (topic.id, partition.index)));
+                if is_able && may_return(image, partition, *preferred) {
                     owed.possible.push((&topic.name, partition.index));
                 }
             }
@@ -48,7 +52,6 @@ fn may_return(image: &MetadataImage, partition: &PartitionImage, preferred: Brok
 #[cfg(test)]
 mod tests {
     use forebay_broker_machines::metadata::{BrokerRecord, PartitionRecord, Record, TopicRecord};
-    use forebay_broker_wire::types::Uuid;
 
     use super::*;
 
@@ -76,7 +79,7 @@ mod tests {
     }
 
     fn indexes(image: &MetadataImage, percentage: usize) -> Vec<i32> {
-        to_return(image, percentage).iter().map(|(_, index)| index.0).collect()
+        to_return(image, &Unable::new(), percentage).iter().map(|(_, index)| index.0).collect()
     }
 
     #[test]
@@ -84,6 +87,8 @@ mod tests {
         let all: &[i32] = &[1, 2, 3];
         let image = image(&[(&[1, 2], 2, all), (&[1, 2], 1, all), (&[1, 2], 2, &[2]), (&[3, 2], 2, all)]);
         assert_eq!(indexes(&image, 0), [0]);
+        let unable = Unable::from([(BrokerId(1), (Uuid([1; 16]), PartitionIndex(0)))]);
+        assert_eq!(to_return(&image, &unable, 0), [], "it would be taken away again");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::quorum::{AskError, ControllerReply, ControllerRequest, OwnChannel};
 
 /// Waited after a heartbeat that was not answered, if the interval is not shorter.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
-/// Partitions of failed disks that one heartbeat names; the next one has the rest, since those named are then taken away.
+/// Partitions of failed or full disks that one heartbeat names; the next one has the rest, since those named are then taken away.
 const OFFLINE_MAX: usize = 10_000;
 
 /// Beats until `stop` is cancelled.
@@ -75,12 +75,17 @@ async fn beat_for_ever(broker: &Arc<Broker>) {
 fn heartbeat(broker: &Broker) -> Heartbeat {
     let mut offline = broker.partitions.on_failed_dirs();
     offline.truncate(OFFLINE_MAX);
+    let [mut full, mut low] = broker.partitions.on_full_dirs(&broker.metadata.image());
+    full.truncate(OFFLINE_MAX);
+    low.truncate(OFFLINE_MAX);
     Heartbeat {
         life: broker.life(),
         applied_version: *broker.followed().borrow(),
         ready: *broker.ready.borrow(),
         hung: broker.metadata.quorum().is_away(),
         offline,
+        full,
+        low,
     }
 }
 

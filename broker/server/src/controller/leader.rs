@@ -4,19 +4,21 @@
 //! What must hold: what this broker decides as the controller is decided here or not at all: it is never handed to another one, whose
 //! memory of the brokers is newer. Nothing wakes a broker that is alone.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_broker_machines::metadata::{BrokerLife, Command, ElectionKind, MetadataImage};
+use forebay_broker_machines::metadata::{BrokerLife, Command, ElectionKind, MetadataImage, Settings};
 use futures::future::join_all;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::balance;
+use super::balance::{self, Unable};
 use super::session_machine::{Action, Found, Why};
 use crate::broker::Broker;
+use crate::metadata::elections;
 use crate::quorum::{Address, ControllerReply, Leadership};
 
 /// Waited after something could not be done.
@@ -78,11 +80,14 @@ impl Term<'_> {
             let mut commands = self.commands_due(&image);
             if self.balance_at.is_some_and(|at| at <= Instant::now()) {
                 self.balance_at = None;
-                commands.extend(balance_command(&image, self.broker.config.membership.imbalance_percentage));
+                let unable = self.broker.sessions.unable();
+                commands.extend(balance_command(&image, &unable, self.broker.config.membership.imbalance_percentage));
             }
             if !commands.is_empty() {
                 let done = join_all(commands.into_iter().map(|command| self.decide(command))).await;
-                if done.contains(&false) {
+                // What changes nothing would be due again at once.
+                let changed = self.broker.metadata.image().version() > image.version();
+                if done.contains(&false) || !changed {
                     sleep(TRY_AGAIN).await;
                 }
                 continue;
@@ -119,17 +124,28 @@ impl Term<'_> {
                     tracing::info!(broker = life.broker_id.0, epoch = life.broker_epoch, "broker is unfenced");
                     commands.push(Command::UnfenceBroker(life));
                 }
-                Action::TakeOffline(life, partitions) => {
-                    let count = partitions.len();
-                    tracing::warn!(
-                        broker = life.broker_id.0,
-                        "{count} partitions leave the broker: its disk has failed or hangs"
-                    );
-                    commands.push(Command::ReplicasOffline { life, partitions });
-                }
             }
         }
+        commands.extend(self.relieve(image));
         commands
+    }
+
+    /// Has others lead and keep in sync what can't be written to.
+    fn relieve(&self, image: &MetadataImage) -> Option<Command> {
+        let config = &self.broker.config;
+        let rules = |image: &MetadataImage, own: &Settings| elections(config, image, own);
+        let partitions = self.broker.sessions.still_relied_on(image, &rules);
+        if partitions.is_empty() {
+            return None;
+        }
+        let lives = partitions.iter().flat_map(|partition| &partition.replicas);
+        let brokers: BTreeSet<i32> = lives.map(|(life, _)| life.broker_id.0).collect();
+        tracing::warn!(
+            ?brokers,
+            "{} partitions are left to brokers that can write to them: disks have failed, hang or are full",
+            partitions.len()
+        );
+        Some(Command::ReplicasUnable { partitions })
     }
 
     /// Looks whether the broker's process is there.
@@ -172,8 +188,8 @@ impl Term<'_> {
     }
 }
 
-fn balance_command(image: &MetadataImage, percentage: usize) -> Option<Command> {
-    let partitions = balance::to_return(image, percentage);
+fn balance_command(image: &MetadataImage, unable: &Unable, percentage: usize) -> Option<Command> {
+    let partitions = balance::to_return(image, unable, percentage);
     if partitions.is_empty() {
         return None;
     }

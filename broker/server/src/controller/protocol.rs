@@ -20,6 +20,12 @@ pub(crate) struct Heartbeat {
     /// Partitions here that a failed disk has taken, or one that hangs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) offline: Vec<(Uuid, PartitionIndex)>,
+    /// In-sync replicas here that take no records, because their disk is full.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) full: Vec<(Uuid, PartitionIndex)>,
+    /// In-sync replicas here that take no records from clients, because their disk has only its reserve left.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) low: Vec<(Uuid, PartitionIndex)>,
 }
 
 /// What the controller makes of it.

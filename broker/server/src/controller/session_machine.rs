@@ -12,9 +12,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use forebay_broker_machines::metadata::{BrokerLife, ElectionRules, MetadataImage, disk_lost};
+use forebay_broker_machines::metadata::{
+    BrokerLife, ElectionRules, Inability, MetadataImage, Settings, UnableReplicas, replicas_unable,
+};
 use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
 
+use super::balance::Unable;
 use super::protocol::{Heartbeat, HeartbeatAnswer};
 
 /// Turns of the machine in a session, when nothing else happens.
@@ -24,8 +27,8 @@ const SILENCE_SHARE_MAX: u32 = 3;
 /// A pause of more turns than this was the controller's own: it could not have heard anybody.
 const TURNS_MISSED: u32 = 2;
 
-/// Who is eligible to lead stays so: this only asks whether anybody could.
-const ANYBODY: ElectionRules = ElectionRules { unclean: false, min_insync_replicas: usize::MAX, mutation: None };
+/// What counts in elections, by the settings of all and a topic's own.
+pub(crate) type Elections<'a> = dyn Fn(&MetadataImage, &Settings) -> ElectionRules + 'a;
 
 /// What is known of one life of a broker.
 #[derive(Debug)]
@@ -41,6 +44,8 @@ struct Session {
     dead: bool,
     probe: Probe,
     offline: Vec<(Uuid, PartitionIndex)>,
+    full: Vec<(Uuid, PartitionIndex)>,
+    low: Vec<(Uuid, PartitionIndex)>,
 }
 
 /// Whether somebody looks if the process is there.
@@ -71,8 +76,6 @@ pub(crate) enum Action {
     Fence { life: BrokerLife, why: Why },
     /// Unfence it.
     Unfence(BrokerLife),
-    /// Take these partitions from it: its disk has failed.
-    TakeOffline(BrokerLife, Vec<(Uuid, PartitionIndex)>),
 }
 
 /// Why a broker is fenced.
@@ -131,6 +134,8 @@ impl Machine {
                     dead: false,
                     probe: Probe::Unneeded,
                     offline: Vec::new(),
+                    full: Vec::new(),
+                    low: Vec::new(),
                 };
                 self.sessions.insert(broker.id, session);
             }
@@ -149,6 +154,8 @@ impl Machine {
         session.hung = beat.hung;
         session.can_serve = beat.ready && !beat.hung && beat.applied_version > broker_epoch;
         session.offline.clone_from(&beat.offline);
+        session.full.clone_from(&beat.full);
+        session.low.clone_from(&beat.low);
         match image.broker(broker_id) {
             Some(broker) if !broker.fenced => HeartbeatAnswer::Live,
             _ => HeartbeatAnswer::Fenced,
@@ -196,15 +203,38 @@ impl Machine {
                     session.probe = Probe::Running;
                     actions.push(Action::Probe(life));
                 }
-                let lost = still_relied_on(image, *id, &session.offline);
-                if !lost.is_empty() {
-                    actions.push(Action::TakeOffline(life, lost));
-                }
             } else if session.can_serve && fault.is_none() && !broker.in_controlled_shutdown {
                 actions.push(Action::Unfence(life));
             }
         }
         actions
+    }
+
+    /// Replicas that can't be written to, of the partitions in which others can take their part.
+    pub(crate) fn still_relied_on(&self, image: &MetadataImage, elections: &Elections<'_>) -> Vec<UnableReplicas> {
+        let mut unable: BTreeMap<_, Vec<(BrokerLife, Inability)>> = BTreeMap::new();
+        for (id, session) in &self.sessions {
+            let at_work = |epoch| image.broker(*id).is_some_and(|broker| broker.epoch == epoch && !broker.fenced);
+            if at_work(session.broker_epoch) {
+                let life = BrokerLife { broker_id: *id, broker_epoch: session.broker_epoch };
+                session.unable().for_each(|(key, why)| unable.entry(*key).or_default().push((life, why)));
+            }
+        }
+        let relieved = |((topic_id, partition), replicas): (&(Uuid, PartitionIndex), &Vec<(BrokerLife, Inability)>)| {
+            let topic = image.topic_by_id(*topic_id)?;
+            let now = topic.partition(*partition)?;
+            let of: Vec<_> = replicas.iter().map(|(life, why)| (life.broker_id, *why)).collect();
+            replicas_unable(now, &of, &|id| image.may_lead(id), &elections(image, &topic.config))?;
+            Some(UnableReplicas { topic_id: *topic_id, partition: *partition, replicas: replicas.clone() })
+        };
+        unable.iter().filter_map(relieved).collect()
+    }
+
+    /// All replicas that can't be written to, as last heard.
+    pub(crate) fn unable(&self) -> Unable {
+        let of =
+            |(id, session): (&BrokerId, &Session)| session.unable().map(|(key, _)| (*id, *key)).collect::<Vec<_>>();
+        self.sessions.iter().flat_map(of).collect()
     }
 
     /// When something is due although nothing happens; none if that can't be.
@@ -227,19 +257,11 @@ impl Session {
             _ => silent.then_some(Why::Silent),
         }
     }
-}
 
-/// Those of a broker's lost partitions that it is to lose: not what nobody else could lead.
-fn still_relied_on(
-    image: &MetadataImage,
-    id: BrokerId,
-    lost: &[(Uuid, PartitionIndex)],
-) -> Vec<(Uuid, PartitionIndex)> {
-    let relied_on = |(topic, index): &(Uuid, PartitionIndex)| {
-        let partition = image.topic_by_id(*topic).and_then(|topic| topic.partition(*index));
-        partition.is_some_and(|partition| disk_lost(partition, id, &|other| image.may_lead(other), &ANYBODY).is_some())
-    };
-    lost.iter().copied().filter(relied_on).collect()
+    fn unable(&self) -> impl Iterator<Item = (&(Uuid, PartitionIndex), Inability)> {
+        let named = [(&self.offline, Inability::Offline), (&self.full, Inability::Full), (&self.low, Inability::Low)];
+        named.into_iter().flat_map(|(keys, why)| keys.iter().map(move |key| (key, why)))
+    }
 }
 
 #[cfg(test)]
@@ -276,7 +298,23 @@ mod tests {
     }
 
     fn beat(life: BrokerLife) -> Heartbeat {
-        Heartbeat { life, applied_version: life.broker_epoch + 1, ready: true, hung: false, offline: Vec::new() }
+        Heartbeat {
+            life,
+            applied_version: life.broker_epoch + 1,
+            ready: true,
+            hung: false,
+            offline: Vec::new(),
+            full: Vec::new(),
+            low: Vec::new(),
+        }
+    }
+
+    fn of_first(life: BrokerLife, why: Inability) -> Vec<UnableReplicas> {
+        vec![UnableReplicas { topic_id: TOPIC, partition: PartitionIndex(0), replicas: vec![(life, why)] }]
+    }
+
+    fn relied_on(machine: &Machine, image: &MetadataImage) -> Vec<UnableReplicas> {
+        machine.still_relied_on(image, &|_, _| ElectionRules::default())
     }
 
     /// Broker 0 is the controller; all probes of the takeover found somebody.
@@ -430,8 +468,26 @@ mod tests {
         let mut machine = settled(&image);
         let offline = vec![(TOPIC, PartitionIndex(0)), (TOPIC, PartitionIndex(5))];
         machine.heartbeat(&Heartbeat { offline, ..beat(life(1, 2)) }, &image, ms(5));
-        let lost = vec![(TOPIC, PartitionIndex(0))];
-        assert_eq!(machine.due(&image, ms(5)), [Action::TakeOffline(life(1, 2), lost)]);
+        assert_eq!(relied_on(&machine, &image), of_first(life(1, 2), Inability::Offline));
+    }
+
+    #[test]
+    fn a_full_disk_is_relieved_until_its_broker_says_no_more_of_it_and_never_if_all_are_full() {
+        let image = image(&[(0, 1, false), (1, 2, false)]);
+        let mut machine = settled(&image);
+        let full = |life| Heartbeat { full: vec![(TOPIC, PartitionIndex(0))], ..beat(life) };
+        machine.heartbeat(&full(life(1, 2)), &image, ms(5));
+        assert_eq!(relied_on(&machine, &image), of_first(life(1, 2), Inability::Full));
+        machine.heartbeat(&full(life(0, 1)), &image, ms(6));
+        assert_eq!(relied_on(&machine, &image), []);
+        machine.heartbeat(&beat(life(1, 2)), &image, ms(7));
+        assert_eq!(relied_on(&machine, &image), of_first(life(0, 1), Inability::Full));
+        let low = Heartbeat { low: vec![(TOPIC, PartitionIndex(0))], ..beat(life(1, 2)) };
+        machine.heartbeat(&low, &image, ms(8));
+        machine.heartbeat(&beat(life(0, 1)), &image, ms(8));
+        assert_eq!(relied_on(&machine, &image), of_first(life(1, 2), Inability::Low));
+        machine.heartbeat(&beat(life(1, 2)), &image, ms(9));
+        assert_eq!(relied_on(&machine, &image), []);
     }
 
     #[test]
@@ -444,6 +500,6 @@ mod tests {
         let mut machine = settled(&image);
         let offline = vec![(TOPIC, PartitionIndex(0))];
         machine.heartbeat(&Heartbeat { offline, ..beat(life(1, 2)) }, &image, ms(5));
-        assert_eq!(machine.due(&image, ms(5)), []);
+        assert_eq!(relied_on(&machine, &image), []);
     }
 }

@@ -3,13 +3,14 @@
 
 use std::time::{Duration, Instant};
 
-use forebay_broker_machines::metadata::{BrokerLife, MetadataImage};
+use forebay_broker_machines::metadata::{BrokerLife, MetadataImage, UnableReplicas};
 use forebay_broker_wire::types::BrokerId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::balance::Unable;
 use super::protocol::{Heartbeat, HeartbeatAnswer};
-use super::session_machine::{Action, Found, Machine};
+use super::session_machine::{Action, Elections, Found, Machine};
 
 /// Sessions of brokers.
 #[derive(Debug)]
@@ -43,7 +44,9 @@ impl Sessions {
     /// A broker says that it is there. None if this is not the controller.
     pub(crate) fn heartbeat(&self, beat: &Heartbeat, image: &MetadataImage) -> Option<HeartbeatAnswer> {
         let answer = self.machine.lock().as_mut()?.heartbeat(beat, image, self.zero.elapsed());
-        if answer == HeartbeatAnswer::Fenced || beat.hung || !beat.offline.is_empty() {
+        let named = [&beat.offline, &beat.full, &beat.low];
+        let unwell = beat.hung || named.iter().any(|named| !named.is_empty());
+        if answer == HeartbeatAnswer::Fenced || unwell {
             self.changed.notify_one();
         }
         Some(answer)
@@ -65,6 +68,15 @@ impl Sessions {
 
     pub(super) fn due(&self, image: &MetadataImage) -> Vec<Action> {
         self.machine.lock().as_mut().map(|machine| machine.due(image, self.zero.elapsed())).unwrap_or_default()
+    }
+
+    pub(super) fn still_relied_on(&self, image: &MetadataImage, elections: &Elections<'_>) -> Vec<UnableReplicas> {
+        self.machine.lock().as_ref().map(|machine| machine.still_relied_on(image, elections)).unwrap_or_default()
+    }
+
+    /// Replicas that can't be written to, as far as they have been named.
+    pub(super) fn unable(&self) -> Unable {
+        self.machine.lock().as_ref().map(Machine::unable).unwrap_or_default()
     }
 
     pub(super) fn deadline(&self, image: &MetadataImage) -> Option<Instant> {

@@ -2,7 +2,7 @@
 //!
 //! What must hold: a disk hangs when work that somebody waits for has not ended for `forebay.log.dir.hung.ms`, and is well again when all
 //! of it has ended for a while, a longer one each time it hangs again; a pause of this process is nobody's fault. The thread needs neither
-//! a disk nor a network thread.
+//! a disk nor a network thread. By the way it looks whether a disk is full (`room.rs`).
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use forebay_broker_storage::Work;
 use parking_lot::{Condvar, Mutex};
 
+use super::room;
 use super::stop_on_panic::PanicAlarm;
 use crate::partitions::HostedDir;
 
@@ -61,7 +62,7 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Watches the directories; `changed` hears of each that begins or ceases to hang.
+    /// Watches the directories; `changed` hears of each that begins or ceases to hang, or has less or more room.
     pub(crate) fn start(
         dirs: Vec<Arc<HostedDir>>,
         hung_after: Duration,
@@ -94,7 +95,7 @@ fn run(
     (stopping, stop): &(Mutex<bool>, Condvar),
 ) {
     let pause = hung_after / LOOKS;
-    let mut judges: Vec<Judge> = dirs.iter().map(|_| Judge::default()).collect();
+    let mut judges: Vec<(Judge, room::Judge)> = dirs.iter().map(|_| Default::default()).collect();
     let mut looked_at = Instant::now();
     loop {
         let mut stopping = stopping.lock();
@@ -112,11 +113,14 @@ fn run(
         if paused {
             continue;
         }
-        for (dir, judge) in dirs.iter().zip(&mut judges) {
+        for (dir, (judge, room)) in dirs.iter().zip(&mut judges) {
             let age = |work| dir.log_dir.progress().oldest(work, now).unwrap_or_default();
             let hung = judge.look(now, age(Work::Awaited), age(Work::Background), hung_after);
             if dir.note_hung(hung) {
                 tell(dir, hung, hung_after);
+                changed(dir);
+            }
+            if dir.note_room(room.look(now, dir.log_dir.room())) {
                 changed(dir);
             }
         }

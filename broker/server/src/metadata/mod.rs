@@ -12,4 +12,5 @@ mod store;
 
 pub(crate) use cluster_id::{cluster_id_for, random_id};
 pub(crate) use home::{HomeError, home};
+pub(crate) use rules::elections;
 pub(crate) use store::{MetadataStore, SubmitError};

@@ -78,7 +78,7 @@ pub(super) fn list(
 }
 
 /// What counts in elections of a topic's leaders, by its own settings.
-pub(super) fn elections(config: &BrokerConfig, image: &MetadataImage, own: &Settings) -> ElectionRules {
+pub(crate) fn elections(config: &BrokerConfig, image: &MetadataImage, own: &Settings) -> ElectionRules {
     let beneath = Beneath::new(config, image);
     let value = |name| effective_value(Scope::Topic, name, beneath.topic(own)).map(|(value, _)| value);
     let min_insync_replicas = value("min.insync.replicas").and_then(|value| value.parse().ok()).unwrap_or(1);

@@ -96,6 +96,11 @@ pub(crate) const LOG_DIR_HUNG: Metric = metric(
     "1 while what is written to the directory does not end: others lead and keep in sync what is there.",
     &["dir"],
 );
+pub(crate) const LOG_DIR_FULL: Metric = metric(
+    "forebay_log_dir_full",
+    "1 while the directory's disk is too full for clients' records: others lead and keep in sync what is there, if they have room.",
+    &["dir"],
+);
 pub(crate) const LOG_DIR_MISSING_LOGS: Metric = metric(
     "forebay_log_dir_missing_logs",
     "Partitions whose logs had vanished from the directory when the broker started: their records are not here.",
@@ -194,6 +199,7 @@ pub const ALL: &[Metric] = &[
     LOG_DIR_BYTES,
     LOG_DIR_POISONED,
     LOG_DIR_HUNG,
+    LOG_DIR_FULL,
     LOG_DIR_MISSING_LOGS,
     LOG_DIR_INCONSISTENT_LOGS,
     FLUSH_DURATION,

@@ -75,6 +75,10 @@ fn readiness_of_disks(broker: &Broker) -> (StatusCode, String) {
         if dir.is_hung() {
             text.push_str(&format!("{}\n", dir.words()));
         }
+        if dir.is_low() {
+            let path = dir.log_dir.path().display();
+            text.push_str(&format!("log dir {path} is nearly full: clients' records are refused\n"));
+        }
         for log in dir.log_dir.inconsistent_logs() {
             text.push_str(&format!("log {log} lacks records or was refused: see the log\n"));
         }

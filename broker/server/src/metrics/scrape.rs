@@ -87,13 +87,15 @@ fn of_log_dirs(broker: &Broker, snapshot: &mut Snapshot) -> prometheus::Result<(
         snapshot.set(catalog::LOG_DIR_POISONED, &[&path], poisoned)?;
         let hung = if dir.is_hung() { 1.0 } else { 0.0 };
         snapshot.set(catalog::LOG_DIR_HUNG, &[&path], hung)?;
+        let full = if dir.is_low() { 1.0 } else { 0.0 };
+        snapshot.set(catalog::LOG_DIR_FULL, &[&path], full)?;
         let missing = u64::try_from(missing_logs(&dir.log_dir, &image, broker.id()).count()).unwrap_or(u64::MAX);
         snapshot.set(catalog::LOG_DIR_MISSING_LOGS, &[&path], as_float(missing))?;
         let inconsistent = u64::try_from(dir.log_dir.inconsistent_logs().len()).unwrap_or(u64::MAX);
         snapshot.set(catalog::LOG_DIR_INCONSISTENT_LOGS, &[&path], as_float(inconsistent))?;
         snapshot.set(catalog::LOG_DIR_BYTES, &[&path, "used"], as_float(broker.partitions.used_bytes(dir)))?;
         // Whoever asks a disk that hangs may wait for it.
-        let space = if dir.is_hung() { None } else { dir.log_dir.disk().space(dir.log_dir.path()).ok() };
+        let space = if dir.is_hung() { None } else { dir.log_dir.refresh_space().ok() };
         if let Some(space) = space {
             snapshot.set(catalog::LOG_DIR_BYTES, &[&path, "free"], as_float(space.free_bytes))?;
             snapshot.set(catalog::LOG_DIR_BYTES, &[&path, "total"], as_float(space.total_bytes))?;

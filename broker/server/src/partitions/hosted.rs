@@ -5,9 +5,9 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use forebay_broker_machines::metadata::PartitionImage;
+use forebay_broker_machines::metadata::{PartitionImage, is_internal};
 use forebay_broker_partition::{Appended, FlushError, Partition, RoleKind};
-use forebay_broker_storage::{LogDir, Work};
+use forebay_broker_storage::{LogDir, Repeats, Room, Work};
 use forebay_broker_wire::records::Compression;
 use forebay_broker_wire::types::{PartitionIndex, Uuid};
 use parking_lot::Mutex;
@@ -36,6 +36,7 @@ pub(crate) struct HostedDir {
     pub(crate) pace: Pace,
     hung: watch::Sender<bool>,
     is_hung: AtomicBool,
+    room: watch::Sender<Room>,
 }
 
 impl HostedDir {
@@ -47,7 +48,8 @@ impl HostedDir {
         pace: Pace,
     ) -> Self {
         let (hung, is_hung) = (watch::Sender::new(false), AtomicBool::new(false));
-        Self { number, log_dir, flusher, flush_duration, pace, hung, is_hung }
+        let room = watch::Sender::new(Room::Ample);
+        Self { number, log_dir, flusher, flush_duration, pace, hung, is_hung, room }
     }
 
     /// Notes whether it hangs. Gives whether that is new.
@@ -66,6 +68,26 @@ impl HostedDir {
         let mut hung = self.hung.subscribe();
         // The sender is here.
         let _never = hung.wait_for(|hung| *hung).await.is_err();
+    }
+
+    /// Notes what room there is for records. Gives whether that is new.
+    pub(crate) fn note_room(&self, room: Room) -> bool {
+        self.room.send_if_modified(|noted| std::mem::replace(noted, room) != room)
+    }
+
+    /// Whether clients' records are refused for want of room; it is said to be back only when it has been for a while.
+    pub(crate) fn is_low(&self) -> bool {
+        *self.room.borrow() != Room::Ample
+    }
+
+    /// Whether there is no room at all.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        *self.room.borrow() == Room::None
+    }
+
+    /// Hears of what [`Self::note_room`] noted.
+    pub(crate) fn watch_room(&self) -> watch::Receiver<Room> {
+        self.room.subscribe()
     }
 
     /// Whether nothing can be written there: it has failed, or it hangs.
@@ -93,6 +115,8 @@ pub(crate) struct Hosted {
     dirty: AtomicBool,
     /// Appends that are with the disk threads.
     queued: AtomicUsize,
+    /// That it can't follow its leader.
+    pub(crate) failures_told: Repeats,
     /// When this broker's last time as its leader ended.
     led_until: Mutex<Option<Instant>>,
     this: Weak<Self>,
@@ -151,6 +175,7 @@ impl Hosted {
             in_force: ArcSwap::from_pointee(InForce::of(settings)),
             dirty: AtomicBool::new(false),
             queued: AtomicUsize::new(0),
+            failures_told: Repeats::default(),
             led_until: Mutex::default(),
             this: Weak::clone(this),
         })
@@ -175,6 +200,15 @@ impl Hosted {
     /// Whether this broker led it until so recently.
     pub(crate) fn led_within(&self, time: Duration) -> bool {
         self.led_until.lock().is_some_and(|until| until.elapsed() <= time)
+    }
+
+    /// Whether it takes no records from clients because its disk is full. Internal topics may use up the reserve.
+    pub(crate) fn is_full(&self) -> bool {
+        match *self.dir.room.borrow() {
+            Room::Ample => false,
+            Room::Reserve => !is_internal(&self.topic),
+            Room::None => true,
+        }
     }
 
     /// Whether this broker leads it.

@@ -358,6 +358,24 @@ impl PartitionTable {
         keys
     }
 
+    /// Replicas here that take no records because their disk is full, and those that take none from clients, of the partitions for which
+    /// `image` has others in sync: they could do without.
+    pub(crate) fn on_full_dirs(&self, image: &MetadataImage) -> [Vec<Key>; 2] {
+        let mut keys = [Vec::new(), Vec::new()];
+        if self.dirs.iter().any(|dir| dir.is_low()) {
+            let relied_on = |(topic, index): &Key| {
+                let partition = image.topic_by_id(*topic).and_then(|topic| topic.partition(*index));
+                let in_sync = partition.map(|partition| partition.in_sync_replicas.as_slice()).unwrap_or_default();
+                in_sync.len() > 1 && in_sync.contains(&self.broker_id)
+            };
+            let open = self.open.read();
+            for (key, hosted) in open.iter().filter(|(key, hosted)| hosted.is_full() && relied_on(key)) {
+                keys[usize::from(!hosted.dir.is_exhausted())].push(*key);
+            }
+        }
+        keys
+    }
+
     fn place(&self, topic: &TopicImage, index: PartitionIndex, located: &mut HashMap<LogName, usize>) -> Place {
         let name = LogName::new(&topic.name, index.0);
         let fewest = || {

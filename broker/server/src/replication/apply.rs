@@ -5,9 +5,10 @@
 //! the partition's to say, and an answer that came too late changes nothing.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use forebay_broker_partition::{EpochEnd, FetchPosition, FlushError, FollowError, LeaderAnswer};
-use forebay_broker_storage::Work;
+use forebay_broker_storage::{AppendError, Work};
 use forebay_broker_wire::types::Offset;
 
 use super::name_of;
@@ -136,8 +137,13 @@ fn apply_one(task: Task) -> Applied {
     let failed = match done {
         // Meant for a role or a position that has passed.
         Ok(()) | Err(ApplyError::Follow(FollowError::Late { .. } | FollowError::Closed(_))) => false,
+        // Of the directory it is told by the log, and others go on without it.
+        Err(ApplyError::Follow(FollowError::Append(AppendError::DiskFull(_)))) => true,
         Err(error) => {
-            tracing::warn!(partition = %name_of(key, &hosted), %error, "a replica cannot do as its leader says");
+            if let Some(times) = hosted.failures_told.happened(Instant::now()) {
+                let partition = name_of(key, &hosted);
+                tracing::warn!(%partition, %error, times, "a replica cannot do as its leader says");
+            }
             true
         }
     };

@@ -259,8 +259,9 @@ impl Fetcher {
         let mut tickets = HashMap::new();
         for (key, followed) in self.partitions.iter_mut().filter(|(_, followed)| followed.pace == pace) {
             let State::Ready(position) = followed.state else { continue };
-            if followed.hosted.dir.is_out() {
-                // It could take in nothing; and asking is saying that it is there.
+            // It could take in nothing; and asking is saying that it is there.
+            let full = followed.hosted.is_full() && !is_in_sync(&self.broker.metadata.image(), *key, self.broker.id());
+            if followed.hosted.dir.is_out() || full {
                 followed.wait(pause_max);
                 continue;
             }
@@ -309,12 +310,14 @@ impl Fetcher {
             });
         }
         for ask in brought.unchanged {
-            self.present(&tickets, &ask.key, |followed| followed.become_ready(ask.position));
+            self.present(&tickets, &ask.key, |followed| followed.answered(ask.position));
         }
         let (pause_max, source) = (self.pause_max(), self.source);
         for Applied { key, position, failed } in brought.applied {
             self.present(&tickets, &key, |followed| match position.filter(|position| position.leader == source) {
-                Some(position) if !failed => followed.become_ready(position),
+                Some(position) if !failed && asked.is_some() => followed.answered(position),
+                // What had to wait before is not well for being located.
+                Some(position) if !failed => followed.state = State::Ready(position),
                 // It has another role by now, or cannot do what it should.
                 _ => followed.wait(pause_max),
             });
@@ -376,7 +379,7 @@ impl Fetcher {
 }
 
 impl Followed {
-    fn become_ready(&mut self, position: FetchPosition) {
+    fn answered(&mut self, position: FetchPosition) {
         (self.state, self.pause) = (State::Ready(position), PAUSE_MIN);
     }
 

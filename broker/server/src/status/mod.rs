@@ -97,6 +97,7 @@ fn log_dir(broker: &Broker, dir: &HostedDir) -> LogDirStatus {
         used_bytes: broker.partitions.used_bytes(dir),
         poisoned: log_dir.poisoned().is_some(),
         hung: dir.is_hung(),
+        full: dir.is_low(),
         failure: log_dir.poisoned().map(|poisoned| poisoned.reason).or_else(|| dir.is_hung().then(|| dir.words())),
     }
 }

@@ -1,5 +1,6 @@
 //! Small file systems of a test's own, to fill up and to break. Mounting needs root (CI has it); without it such tests are skipped, loudly.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -72,6 +73,23 @@ impl Mount {
         // It tells by its exit status that it has mended something.
         run("e2fsck", &["-f", "-y", text(&image)]).unwrap_or_default();
         run("mount", &["-o", "loop", text(&image), text(&self.point)]).unwrap();
+    }
+
+    /// Writes a file that leaves only so many bytes, as a program beside the broker may. Gives its path.
+    pub(crate) fn fill_up_to(&self, free_bytes: u64) -> PathBuf {
+        let filler = self.point.join("filler");
+        let mut file = std::fs::File::create(&filler).unwrap();
+        let mut left = self.free_bytes().saturating_sub(free_bytes);
+        // The brokers write meanwhile: perhaps not all of it fits.
+        while left > 0 && file.write_all(&vec![b'x'; usize::try_from(left.min(1 << 20)).unwrap()]).is_ok() {
+            left = left.saturating_sub(1 << 20);
+        }
+        if free_bytes == 0 {
+            for size in [4096, 1] {
+                while file.write_all(&vec![b'x'; size]).is_ok() {}
+            }
+        }
+        filler
     }
 
     /// Bytes that may still be written.

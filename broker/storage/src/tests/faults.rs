@@ -6,6 +6,7 @@ use super::*;
 use crate::{
     disk::{Operation, Verdict},
     faulty_disk::FaultyDisk,
+    log_dir::Room,
 };
 
 fn is_log(path: &Path) -> bool {
@@ -139,6 +140,42 @@ fn the_reserve_stops_clients_but_not_the_broker() {
     assert_eq!(read_all(&log).len(), 2);
     faulty.set_free_bytes(Some(2_000_000));
     append(&mut log, batch(&["b"])).unwrap();
+}
+
+#[test]
+fn room_for_new_logs_is_what_is_free_now() {
+    let dir = temp_dir();
+    let faulty = FaultyDisk::new(dir.path()).unwrap();
+    faulty.set_free_bytes(Some(100 << 20));
+    let log_dir = LogDir::open(faulty.disk(), dir.path(), &identity(), 10 << 20).unwrap();
+    assert_eq!((log_dir.check_room(), log_dir.room()), (Ok(()), Room::Ample));
+    faulty.set_free_bytes(Some(9 << 20));
+    assert_eq!(log_dir.check_room().unwrap_err().free_bytes, 9 << 20);
+    assert_eq!(log_dir.room(), Room::Reserve);
+    faulty.set_free_bytes(Some(11 << 20));
+    assert_eq!((log_dir.check_room(), log_dir.room()), (Ok(()), Room::Reserve), "it would not last");
+    faulty.set_free_bytes(Some(26 << 20));
+    assert_eq!((log_dir.check_room(), log_dir.room()), (Ok(()), Room::Ample));
+}
+
+#[test]
+fn a_write_that_finds_no_room_is_known_until_there_is_some() {
+    let dir = temp_dir();
+    let faulty = FaultyDisk::new(dir.path()).unwrap();
+    faulty.set_free_bytes(Some(0));
+    let log_dir = log_dir_on(faulty.disk(), dir.path());
+    let (mut log, _) = open(&log_dir, LogConfig::default());
+    faulty.inject(|operation| match operation {
+        Operation::Write { .. } => Verdict::Fail(io::ErrorKind::StorageFull.into()),
+        _ => Verdict::Proceed,
+    });
+    append(&mut log, batch(&["a"])).unwrap_err();
+    assert_eq!(log_dir.room(), Room::None);
+    log_dir.refresh_space().unwrap();
+    assert_eq!(log_dir.room(), Room::None);
+    faulty.set_free_bytes(Some(16 << 20));
+    log_dir.refresh_space().unwrap();
+    assert_eq!(log_dir.room(), Room::Ample);
 }
 
 #[test]

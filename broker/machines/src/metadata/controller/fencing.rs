@@ -3,10 +3,10 @@
 //! What must hold: only the present life of a broker is meant. Whoever names an earlier epoch changes nothing, so that a word that comes
 //! late can't undo what a later registration has made.
 
-use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
+use forebay_broker_wire::types::BrokerId;
 use serde::{Deserialize, Serialize};
 
-use super::leadership::{broker_back, broker_gone, broker_leaving, disk_lost};
+use super::leadership::{broker_back, broker_gone, broker_leaving};
 use super::{Context, Draft};
 use crate::metadata::{BrokerImage, MetadataImage, Record};
 
@@ -75,25 +75,6 @@ pub(super) fn fence(draft: &mut Draft, life: BrokerLife, context: &Context<'_>) 
         draft.change_partitions(context, &|image, (_, partition), rules| {
             broker_gone(partition, life.broker_id, &|id| image.may_lead(id), rules)
         });
-    }
-    Ok(())
-}
-
-/// It has lost a disk: it leads nothing of what was there that somebody else can lead, and leaves the ISRs of that.
-pub(super) fn replicas_offline(
-    draft: &mut Draft,
-    life: BrokerLife,
-    partitions: &[(Uuid, PartitionIndex)],
-    context: &Context<'_>,
-) -> Result<(), BrokerLifeError> {
-    present(&draft.image, life)?;
-    for (topic_id, index) in partitions {
-        let Some(topic) = draft.image.topic_by_id(*topic_id) else { continue };
-        let Some(partition) = topic.partition(*index) else { continue };
-        let rules = (context.elections)(&draft.image, &topic.config);
-        if let Some(next) = disk_lost(partition, life.broker_id, &|id| draft.image.may_lead(id), &rules) {
-            draft.push(Record::Partition(next.to_record(*topic_id)));
-        }
     }
     Ok(())
 }

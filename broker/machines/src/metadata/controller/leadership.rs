@@ -178,7 +178,7 @@ pub fn broker_leaving(
 
 /// A broker has lost the disk of its replica: it leaves the ISR and leads no more. None where it stays, because nobody else could lead: what
 /// was acknowledged last may be only there, and the broker goes on with it once the disk is back. So never unclean.
-pub fn disk_lost(
+pub(super) fn disk_lost(
     partition: &PartitionImage,
     broker: BrokerId,
     live: &dyn Fn(BrokerId) -> bool,

@@ -11,6 +11,7 @@ mod elect_leaders;
 mod fencing;
 mod leadership;
 mod reassignment;
+mod unable;
 
 use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
 use serde::{Deserialize, Serialize};
@@ -26,10 +27,9 @@ pub use create_topics::{CreateTopicError, CreatedTopic, NewTopic};
 pub use delete_topics::{DeleteTopicError, DeletedTopic, TopicReference};
 pub use elect_leaders::{ElectLeadersError, Election, ElectionKind};
 pub use fencing::{BrokerLife, BrokerLifeError};
-pub use leadership::{
-    AlterPartitionError, ElectionRules, alter_partition, broker_back, broker_gone, broker_leaving, disk_lost,
-};
+pub use leadership::{AlterPartitionError, ElectionRules, alter_partition, broker_back, broker_gone, broker_leaving};
 pub use reassignment::{ReassignError, Reassignment};
+pub use unable::{Inability, UnableReplicas, replicas_unable};
 
 /// Partitions that one command may make: more would stop all other commands for too long.
 pub(super) const PARTITIONS_PER_COMMAND_MAX: usize = 10_000;
@@ -73,12 +73,10 @@ pub enum Command {
     FenceBroker(BrokerLife),
     /// A broker is about to stop.
     ControlledShutdown(BrokerLife),
-    /// A disk of a broker has failed: it has these partitions no more.
-    ReplicasOffline {
-        /// The broker.
-        life: BrokerLife,
-        /// By topic id.
-        partitions: Vec<(Uuid, PartitionIndex)>,
+    /// Disks have failed, hang or are full: others are to lead and keep in sync what is there.
+    ReplicasUnable {
+        /// Each is decided on its own.
+        partitions: Vec<UnableReplicas>,
     },
     /// A leader proposes ISRs.
     AlterPartition {
@@ -123,7 +121,9 @@ pub enum Reply {
     ConfigsAltered(Vec<Result<(), AlterConfigsError>>),
     /// To `AllocateProducerIds`.
     ProducerIds(ProducerIdBlock),
-    /// To `UnfenceBroker`, `FenceBroker` and `ReplicasOffline`.
+    /// To `ReplicasUnable`.
+    ReplicasLeft,
+    /// To `UnfenceBroker` and `FenceBroker`.
     Broker(Result<(), BrokerLifeError>),
     /// To `ControlledShutdown`: partitions that it leads still, since nobody else could.
     ShuttingDown(Result<usize, BrokerLifeError>),
@@ -203,8 +203,9 @@ pub fn decide(image: &MetadataImage, command: &Command, context: &mut Context<'_
         Command::ControlledShutdown(life) => {
             Reply::ShuttingDown(fencing::controlled_shutdown(&mut draft, *life, context))
         }
-        Command::ReplicasOffline { life, partitions } => {
-            Reply::Broker(fencing::replicas_offline(&mut draft, *life, partitions, context))
+        Command::ReplicasUnable { partitions } => {
+            unable::decide(&mut draft, partitions, context);
+            Reply::ReplicasLeft
         }
         Command::AlterPartition { proposer, partitions } => {
             Reply::PartitionsAltered(alter_partition::decide(&mut draft, *proposer, partitions, context))

@@ -3,6 +3,7 @@
 mod cluster;
 mod failed_disk;
 mod frozen_disk;
+mod full_disk;
 mod listeners;
 mod lost_disk;
 mod pass_on;
