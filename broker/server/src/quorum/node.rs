@@ -36,6 +36,8 @@ const HEARTBEAT_MS: u64 = 400;
 /// A voter that has not heard of its leader for the longer of these, and then for a time between them, stands for election.
 const ELECTION_MIN_MS: u64 = 600;
 const ELECTION_MAX_MS: u64 = 800;
+/// A leader that no majority of the voters has answered for so long leads no more, whatever openraft says: the others have elected by then.
+const UNANSWERED_MAX: Duration = Duration::from_secs(2);
 /// What a leader that stops waits for another to take over.
 const HANDOVER_MAX: Duration = Duration::from_secs(1);
 /// A log is replaced when it is so many times as long as the snapshot before.
@@ -434,8 +436,11 @@ async fn watch_leadership(quorum: Arc<Quorum>) {
     let mut metrics = quorum.raft.metrics();
     loop {
         quorum.tell_leadership();
-        if metrics.changed().await.is_err() {
-            break;
+        let leads = quorum.leadership.borrow().here && quorum.settings.is_some();
+        tokio::select! {
+            changed = metrics.changed() => if changed.is_err() { break },
+            // Nothing changes for one that is cut off.
+            () = tokio::time::sleep(UNANSWERED_MAX), if leads => {}
         }
     }
     quorum.leadership.send_modify(|told| *told = Leadership { leader: None, here: false, ..*told });
@@ -449,10 +454,15 @@ fn leadership_of(metrics: &RaftMetrics<Types>) -> Leadership {
     let term = metrics.current_term;
     // An entry of its own term is applied: so is everything before.
     let caught_up = metrics.last_applied.is_some_and(|last| last.leader_id.term == term);
+    let leads = metrics.state == ServerState::Leader;
+    let others = metrics.membership_config.voter_ids().count() > 1;
+    let unanswered =
+        metrics.last_quorum_acked.is_some_and(|at| openraft::Instant::elapsed(&at.into_inner()) >= UNANSWERED_MAX);
+    let cut_off = leads && others && unanswered;
     Leadership {
         term,
-        leader: metrics.current_leader.map(|voter| voter.broker),
-        here: metrics.state == ServerState::Leader && caught_up,
+        leader: metrics.current_leader.map(|voter| voter.broker).filter(|_| !cut_off),
+        here: leads && caught_up && !cut_off,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use forebay_broker_wire::messages::describe_quorum::{DescribeQuorumRequest, RequestPartitionData, RequestTopicData};
@@ -150,6 +151,29 @@ fn three_brokers_are_one_cluster_and_two_go_on() {
     cluster.start(&[0, 1, 2]);
     for id in 0..3 {
         assert_eq!(topics(&mut cluster.client(id)), before, "broker {id} after a stop of all");
+    }
+}
+
+#[test]
+fn a_leader_that_nobody_answers_leads_no_more_and_the_cluster_goes_on_when_somebody_does() {
+    let cluster = Cluster::started(3);
+    create_one(&mut cluster.client(0), "before");
+    let leader = cluster.leader();
+    let signal_others = |signal: &str| {
+        for id in (0..3).filter(|id| *id != leader) {
+            let pid = cluster.broker(id).id().to_string();
+            assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        }
+    };
+    signal_others("-STOP");
+    let leads = || metric(cluster.broker(leader), "forebay_quorum_leader") == 1;
+    eventually("it is cut off", || (!leads()).then_some(()));
+    assert!(cluster.broker(leader).said("this broker is the controller no more").is_some());
+    signal_others("-CONT");
+    let leader = cluster.leader();
+    create_one(&mut cluster.client(leader), "after");
+    for id in 0..3 {
+        eventually("all see it", || (topics(&mut cluster.client(id)) == ["after", "before"]).then_some(()));
     }
 }
 

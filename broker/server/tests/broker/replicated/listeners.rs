@@ -27,11 +27,8 @@ fn tell(cluster: &Cluster, id: usize, address: &str) {
         value: Some(format!("EXTERNAL://{address}").into()),
         ..AlterableConfig::default()
     };
-    let resource = AlterConfigsResource {
-        resource_type: 4,
-        resource_name: id.to_string().into(),
-        configs: vec![config],
-    };
+    let resource =
+        AlterConfigsResource { resource_type: 4, resource_name: id.to_string().into(), configs: vec![config] };
     let request = IncrementalAlterConfigsRequest { resources: vec![resource], ..Default::default() };
     let answer = cluster.any().call(&request, 1).responses.remove(0);
     assert_eq!(answer.error_code, 0, "{:?}", answer.error_message);
