@@ -55,6 +55,7 @@ pub(crate) fn claim(config: &BrokerConfig) -> anyhow::Result<Claimed> {
     let identities: Vec<_> = found.iter().filter_map(|dir| dir.identity.clone().ok().flatten()).collect();
     let cluster_id = cluster_id_for(config.cluster_id.as_deref(), &identities)?;
     let known = remembered(&disk, &found);
+    none_left_out(&disk, &found, &known)?;
     let mut claimed = Claimed { cluster_id, dirs: Vec::new(), failed: Vec::new() };
     let mut usable = Vec::new();
     for dir in found {
@@ -102,6 +103,32 @@ fn remembered(disk: &Disk, found: &[Found]) -> Known {
         }
     }
     known
+}
+
+/// Refuses a start without a directory that is there and has logs: they would be begun anew elsewhere, empty.
+fn none_left_out(disk: &Disk, found: &[Found], known: &Known) -> anyhow::Result<()> {
+    let is_used = |path: &Path, id: Uuid| {
+        let same = |dir: &Found| {
+            dir.identity.as_ref().is_ok_and(|found| found.as_ref().is_some_and(|found| found.directory_id == id))
+        };
+        found.iter().any(|dir| dir.path == path || same(dir))
+    };
+    for (path, id) in known.iter().filter(|(path, id)| !is_used(path, *id)) {
+        let is_it = matches!(Identity::read(disk, path), Ok(Some(identity)) if identity.directory_id == *id);
+        let entries = if is_it { disk.list(path).unwrap_or_default() } else { Vec::new() };
+        let logs = entries.iter().filter(|entry| entry.is_dir).filter_map(|entry| LogName::parse(&entry.name));
+        let logs: Vec<_> = logs.filter(|log| log.topic != CLUSTER_METADATA_TOPIC).collect();
+        let dir = path.display();
+        if let Some(first) = logs.first() {
+            bail!(
+                "log dir {dir} is not in log.dirs any more, but has {} logs of this broker, such as {first}: must be named there, or \
+                 renamed, if this broker is to begin them anew",
+                logs.len()
+            );
+        }
+        tracing::warn!(%dir, "a log dir is not in log.dirs any more: logs that were in it are begun anew");
+    }
+    Ok(())
 }
 
 /// Refuses a directory that can't be read, or that should hold something and does not.

@@ -65,6 +65,19 @@ fn a_directory_that_is_suddenly_empty_is_not_begun_anew() {
 }
 
 #[test]
+fn a_directory_with_logs_is_not_left_out_unawares() {
+    let root = tempfile::tempdir().unwrap();
+    let [a, b, c] = ran_before(root.path());
+    let refused = claim(&config(&[&a, &c])).unwrap_err().to_string();
+    assert!(refused.contains("/b is not in log.dirs any more") && refused.contains("such as orders-0"), "{refused}");
+    assert_eq!(claim(&config(&[&a, &b])).unwrap().dirs.len(), 2, "c has none");
+    fs::rename(&b, root.path().join("moved")).unwrap();
+    assert_eq!(claim(&config(&[&a, &root.path().join("moved")])).unwrap().dirs.len(), 2, "it is somewhere else");
+    fs::remove_dir_all(root.path().join("moved/orders-0")).unwrap();
+    assert_eq!(claim(&config(&[&a])).unwrap().dirs.len(), 1);
+}
+
+#[test]
 fn a_new_directory_is_taken() {
     let root = tempfile::tempdir().unwrap();
     let paths = ran_before(root.path());
