@@ -386,10 +386,24 @@ impl LogDir {
     /// Takes a log that is not open out of service: its directory is renamed at once and removed at `remove_at_ms` (see
     /// [`Self::remove_deleted`]). A crash may undo it until [`Self::commit_deletions`], which serves any number of logs.
     pub fn delete_log(&self, name: &LogName, now_ms: i64, remove_at_ms: i64) -> Result<(), DiskError> {
-        let from = self.path.join(name.to_string());
         let to = self.path.join(names::deleted_dir(name, now_ms));
-        self.disk.rename(&from, &to)?;
+        self.take_away(name, &to)?;
         self.deleted.lock().push((to, remove_at_ms));
+        Ok(())
+    }
+
+    /// As [`Self::delete_log`], but its directory stays under another name, of which there is one. False if that is taken.
+    pub fn set_aside(&self, name: &LogName, suffix: &str) -> Result<bool, DiskError> {
+        let to = self.path.join(format!("{name}.{suffix}"));
+        let free = !self.disk.exists(&to);
+        if free {
+            self.take_away(name, &to)?;
+        }
+        Ok(free)
+    }
+
+    fn take_away(&self, name: &LogName, to: &Path) -> Result<(), DiskError> {
+        self.disk.rename(&self.path.join(name.to_string()), to)?;
         self.log_starts.lock().remove(&name.key());
         self.recovery_points.lock().remove(&name.key());
         self.clean_to.lock().remove(&name.key());

@@ -62,6 +62,11 @@ pub(crate) const UNDER_MIN_ISR_PARTITIONS: Metric = metric(
     "Partitions led by this broker that refuse acks=all, because fewer than min.insync.replicas are in sync.",
     &[],
 );
+pub(crate) const OFFLINE_REPLICAS: Metric = metric(
+    "forebay_offline_replicas",
+    "Replicas that this broker should have and can't serve: their logs are damaged, could not be opened, or are on a disk that has failed, hangs or is missing.",
+    &[],
+);
 pub(crate) const OFFLINE_PARTITIONS: Metric = metric(
     "forebay_offline_partitions",
     "Partitions that nobody leads; said by the active controller, 0 elsewhere.",
@@ -191,6 +196,7 @@ pub const ALL: &[Metric] = &[
     PARTITIONS,
     UNDER_REPLICATED_PARTITIONS,
     UNDER_MIN_ISR_PARTITIONS,
+    OFFLINE_REPLICAS,
     OFFLINE_PARTITIONS,
     ACTIVE_CONTROLLER,
     LEADER_ELECTIONS,

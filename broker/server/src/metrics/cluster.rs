@@ -85,6 +85,7 @@ pub(super) fn of_cluster(broker: &Broker, snapshot: &mut Snapshot) -> prometheus
         if is_controller { partitions().filter(|partition| is_offline(&image, partition)).count() } else { 0 };
     snapshot.set(catalog::UNDER_REPLICATED_PARTITIONS, &[], count(under_replicated))?;
     snapshot.set(catalog::UNDER_MIN_ISR_PARTITIONS, &[], count(below_min))?;
+    snapshot.set(catalog::OFFLINE_REPLICAS, &[], count(broker.partitions.on_failed_dirs().len()))?;
     snapshot.set(catalog::OFFLINE_PARTITIONS, &[], count(offline))?;
     snapshot.set(catalog::ACTIVE_CONTROLLER, &[], if is_controller { 1.0 } else { 0.0 })
 }

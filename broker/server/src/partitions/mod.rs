@@ -7,6 +7,7 @@
 //! earlier life was to do.
 
 mod changes;
+mod damaged;
 mod hosted;
 mod late;
 mod open;
@@ -69,9 +70,10 @@ struct Following {
     assigned_epoch: Option<i64>,
     /// What could not be opened.
     failed: Vec<Key>,
-    /// What may lie on a directory that this life of the broker does without (beginning it anew elsewhere would be another log), or was
-    /// found damaged.
+    /// What may lie on a directory that this life of the broker does without: beginning it anew elsewhere would be another log.
     offline: Vec<Key>,
+    /// What was found damaged.
+    damaged: Vec<Key>,
     /// A directory is missing, and no image was followed yet.
     first_without_all_dirs: bool,
     retry_at: Instant,
@@ -128,6 +130,7 @@ impl PartitionTable {
                 assigned_epoch: None,
                 failed: Vec::new(),
                 offline: Vec::new(),
+                damaged: Vec::new(),
                 first_without_all_dirs: !all_dirs,
                 retry_at: Instant::now(),
                 late: Vec::new(),
@@ -214,7 +217,7 @@ impl PartitionTable {
                 found
             });
         }
-        let again = self.due_again(&mut following, image);
+        let again = self.due_again(&mut following, image, registered);
         changes.open.extend(again.iter().cloned());
         let places =
             changes.open.iter().map(|(topic, index)| self.place(topic, *index, &mut following.located)).collect();
@@ -223,7 +226,7 @@ impl PartitionTable {
         for (key, failure) in failed {
             match failure {
                 Failure::MayPass => following.failed.push(key),
-                Failure::Damage => following.offline.push(key),
+                Failure::Damage => following.damaged.push(key),
             }
         }
         let mut late = Late::new(self.dirs.len());
@@ -240,18 +243,27 @@ impl PartitionTable {
         self.late.store(late.keys.len() + following.leaving.len(), Ordering::Relaxed);
         following.late = late.keys;
         self.failed.store(following.failed.len(), Ordering::Relaxed);
-        *self.unserved.lock() = [following.failed.as_slice(), &following.offline].concat();
+        *self.unserved.lock() = [following.failed.as_slice(), &following.offline, &following.damaged].concat();
         following.image = Arc::clone(image);
         self.followed_version.store(image.version(), Ordering::Release);
     }
 
     /// Partitions that are to be tried again now.
-    fn due_again(&self, following: &mut Following, image: &MetadataImage) -> Vec<(Arc<TopicImage>, PartitionIndex)> {
-        if following.failed.is_empty() || Instant::now() < following.retry_at {
-            return Vec::new();
+    fn due_again(
+        &self,
+        following: &mut Following,
+        image: &MetadataImage,
+        registered: bool,
+    ) -> Vec<(Arc<TopicImage>, PartitionIndex)> {
+        let mut again = Vec::new();
+        if registered && !following.damaged.is_empty() {
+            again = self.give_up_damaged(following, image);
         }
-        following.retry_at = Instant::now() + OPEN_AGAIN_EVERY;
-        self.here(std::mem::take(&mut following.failed), image)
+        if !following.failed.is_empty() && Instant::now() >= following.retry_at {
+            following.retry_at = Instant::now() + OPEN_AGAIN_EVERY;
+            again.append(&mut following.failed);
+        }
+        self.here(again, image)
     }
 
     /// Those that this broker has a replica of.

@@ -1,6 +1,7 @@
 //! Replicated topics on three brokers: what is acknowledged stays, whoever dies.
 
 mod cluster;
+mod damaged;
 mod failed_disk;
 mod frozen_disk;
 mod full_disk;
