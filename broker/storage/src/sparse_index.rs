@@ -165,8 +165,10 @@ impl<E: IndexEntry> SparseIndex<E> {
     pub(crate) fn write_pending(&self) -> Result<(), DiskError> {
         let (file, on_disk, count, bytes) = {
             let mut state = self.state.lock();
-            if state.pending.is_empty() && state.file.is_some() {
-                return Ok(());
+            if state.pending.is_empty() {
+                // The file has to be there, but thousands of quiet logs must not hold a handle each.
+                let is_there = state.file.is_some() || self.disk.exists(&self.path);
+                return if is_there { Ok(()) } else { self.disk.open_write(&self.path).map(drop) };
             }
             let mut bytes = Vec::with_capacity(state.pending.len() * usize::try_from(E::BYTES).unwrap_or(16));
             state.pending.iter().for_each(|entry| entry.encode(&mut bytes));
@@ -317,6 +319,18 @@ mod tests {
             std::fs::read(index.path()).unwrap(),
             [0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 4]
         );
+    }
+
+    #[test]
+    fn an_index_without_entries_has_a_file_and_no_handle() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = SparseIndex::<OffsetEntry>::open(&Disk::real(), dir.path().join("0.index")).unwrap();
+        index.truncate(|_| false).unwrap();
+        index.sync().unwrap();
+        assert!(index.path().exists() && index.state.lock().file.is_none());
+        index.push(entry(1)).unwrap();
+        index.sync().unwrap();
+        assert!(index.state.lock().file.is_some(), "kept while there is something to make durable");
     }
 
     #[test]

@@ -24,8 +24,6 @@ const READ_BYTES: usize = 8 * 1024;
 /// What a frame is charged at first, when it is longer; then as much again as has come, up to so much at once.
 const FIRST_CHARGE_BYTES: usize = 64 * 1024;
 const NEXT_CHARGE_BYTES_MAX: usize = 1 << 20;
-/// Above this, a buffer grows to the whole of a frame of which so much has come, but never by more than this at once.
-const GROWTH_BYTES_MAX: usize = 8 << 20;
 /// Requests up to this size get a buffer of their own, but for Produce.
 const COPIED_BYTES_MAX: usize = 64 * 1024;
 /// How often a large half frame looks whether others wait for its bytes.
@@ -110,12 +108,11 @@ impl FrameReader {
         Ok(())
     }
 
-    /// Charges the next bytes of the coming frame, once those charged so far have come.
+    /// Charges the next bytes of the coming frame.
     async fn charge(&mut self) {
         let Some((size, charge)) = &mut self.coming else { return };
-        let (come, charged) = (self.buffer.len().min(*size), charge.bytes());
-        if charged < *size && come >= charged {
-            let more = (come - charged + come.clamp(FIRST_CHARGE_BYTES, NEXT_CHARGE_BYTES_MAX)).min(*size - charged);
+        let more = next_charge(*size, self.buffer.len().min(*size), charge.bytes());
+        if more > 0 {
             self.budget.extend(charge, u32::try_from(more).unwrap_or(u32::MAX), *size).await;
         }
     }
@@ -160,7 +157,7 @@ impl FrameReader {
                 Ok(0) => return Err(FrameError::Cut { missing: self.missing_bytes() }),
                 Ok(read) => {
                     self.pace.came(read);
-                    self.expected_bytes = (read * 2).clamp(READ_BYTES, BUFFER_BYTES);
+                    self.expected_bytes = expected_after(self.expected_bytes, read, room);
                     return Ok(true);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -182,25 +179,17 @@ impl FrameReader {
     /// Makes room for what one read may bring, and says how much that is.
     fn make_room(&mut self) -> usize {
         let (come, expected) = (self.buffer.len(), self.expected_bytes);
-        let (room, wanted) = match &self.coming {
+        let room = match &self.coming {
             // Of a frame that is not wholly charged, nothing behind it.
-            Some((size, charge)) if charge.bytes() < *size => {
-                let room = charge.bytes().saturating_sub(come);
-                (room, if come >= FIRST_CHARGE_BYTES { (size - come).min(GROWTH_BYTES_MAX) } else { room })
-            }
-            Some((size, _)) => {
-                let room = size.saturating_sub(come) + self.read_ahead(expected);
-                (room, room)
-            }
-            None => {
-                let room = READ_BYTES + self.read_ahead(expected.saturating_sub(READ_BYTES));
-                (room, room)
-            }
+            Some((size, charge)) if charge.bytes() < *size => charge.bytes().saturating_sub(come),
+            Some((size, _)) => size.saturating_sub(come) + self.read_ahead(expected),
+            None => READ_BYTES + self.read_ahead(expected.saturating_sub(READ_BYTES)),
         };
         if self.buffer_bytes == 0 && room > READ_BYTES {
             self.buffer = buffers::take();
         }
-        self.buffer.reserve(wanted.max(room));
+        // Grows to twice what it was, so that what has come is not copied each time, and never by what is only announced.
+        self.buffer.reserve(room);
         self.buffer_bytes = self.buffer_bytes.max(self.buffer.capacity());
         room
     }
@@ -237,6 +226,20 @@ async fn readable(
             return Some(ready);
         }
     }
+}
+
+/// How many bytes more of a frame to charge: it begins with a few, whatever had been read ahead of it; then those charged must have come.
+fn next_charge(size: usize, come: usize, charged: usize) -> usize {
+    if charged >= size || (come < charged && charged >= FIRST_CHARGE_BYTES) {
+        return 0;
+    }
+    (come + come.clamp(FIRST_CHARGE_BYTES, NEXT_CHARGE_BYTES_MAX)).min(size).saturating_sub(charged)
+}
+
+/// What the next read should bring, after one that had so much room: a full one says nothing of what is still there.
+fn expected_after(expected: usize, read: usize, room: usize) -> usize {
+    let twice = (read * 2).clamp(READ_BYTES, BUFFER_BYTES);
+    if read < room { twice } else { twice.max(expected) }
 }
 
 fn peek_size(buffer: &[u8], max_bytes: u32) -> Result<u32, FrameError> {
@@ -289,6 +292,27 @@ mod tests {
         assert!(reader.next(&server).await.unwrap().is_none());
     }
 
+    #[test]
+    fn a_frame_is_charged_as_it_comes_and_its_first_bytes_at_once() {
+        let (first, large) = (FIRST_CHARGE_BYTES, 10 << 20);
+        assert_eq!(next_charge(large, 0, 0), first);
+        assert_eq!(next_charge(large, first - 1, first), 0);
+        assert_eq!(next_charge(large, first, first), first);
+        assert_eq!(next_charge(large, 4 << 20, 4 << 20), NEXT_CHARGE_BYTES_MAX);
+        assert_eq!(next_charge(large, large - 10, large - 10), 10);
+        // What was read ahead ends just before what was charged ahead: no read of 4 bytes for that.
+        assert_eq!(next_charge(65_185, 8_188, 8_192), 65_185 - 8_192);
+        assert_eq!(next_charge(65_185, 100, 65_185), 0);
+    }
+
+    #[test]
+    fn a_full_read_does_not_lower_what_is_expected() {
+        assert_eq!(expected_after(BUFFER_BYTES, 4, 4), BUFFER_BYTES);
+        assert_eq!(expected_after(BUFFER_BYTES, 4, 100), READ_BYTES);
+        assert_eq!(expected_after(READ_BYTES, 50_000, 50_000), 100_000);
+        assert_eq!(expected_after(READ_BYTES, 1 << 20, 2 << 20), BUFFER_BYTES);
+    }
+
     #[tokio::test]
     async fn a_size_beyond_the_limit_or_below_zero_is_refused() {
         for size in [101_i32, -1, i32::MIN, i32::MAX] {
@@ -319,6 +343,22 @@ mod tests {
         let mut second = FrameReader::new(1 << 20, budget.clone());
         let frame = timeout(Duration::from_secs(10), second.next(&server)).await.expect("the budget is free");
         assert_eq!(&frame.unwrap().unwrap().bytes[..], [1, 2, 3]);
+    }
+
+    #[tokio::test]
+    async fn half_a_frame_holds_memory_for_what_has_come_not_for_what_is_announced() {
+        let (mut client, server) = pair().await;
+        let come = 1 << 20;
+        let mut reader = FrameReader::new(100_000_000, ByteBudget::new(256 << 20));
+        let sent = async {
+            client.write_all(&100_000_000_i32.to_be_bytes()).await.unwrap();
+            client.write_all(&vec![7; come]).await.unwrap();
+        };
+        let read = timeout(Duration::from_millis(500), reader.next(&server));
+        let ((), read) = tokio::join!(sent, read);
+        assert!(read.is_err(), "it is not whole");
+        assert_eq!(reader.buffer.len(), come);
+        assert!(reader.buffer.capacity() <= 2 * come + BUFFER_BYTES, "{}", reader.buffer.capacity());
     }
 
     #[tokio::test]
