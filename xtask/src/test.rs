@@ -41,6 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     step("other people's clients", compat("run").args(["--records", "20000"]))?;
     step("Apache Kafka's tools", &mut compat("kafka-tools"))?;
     step("kill -9 while producing", compat("crash").args(["--kills", "5"]))?;
+    xtask("instructions a batch", &["instructions"])?;
     xtask("a loss is found", &["faults", "--or-skip", "--brokers", "1", "--prove"])?;
     xtask("three brokers under faults", &["faults", "--or-skip", "--brokers", "3", "--minutes", "3"])?;
     xtask("real Kubernetes", &["e2e"])

@@ -4,17 +4,21 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use forebay_broker_client::TopicPartition;
+use forebay_broker_client::admin::OffsetSpec;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tokio::time::sleep;
 
 use super::Bench;
 use super::samples::{Metric, Wanted};
 use super::side::Side;
+use crate::broker::until_works;
 
 const PARTITIONS_A_TOPIC: i32 = 100;
 const TOPICS: u64 = 100;
 const CONNECTIONS: u64 = 5_000;
+const SERVED_WITHIN: Duration = Duration::from_secs(120);
 const SETTLES: Duration = Duration::from_secs(10);
 /// As long as the rarest of what a broker does every minute, so that all of it counts.
 const IDLE_SECONDS: u64 = 60;
@@ -30,6 +34,7 @@ const CREATION: Metric = Metric { name: "creation", unit: "s", wanted: Wanted::N
 const START: Metric = own("start after a clean stop", "s", 3.0);
 
 pub(super) async fn partitions(bench: &mut Bench<'_>) -> Result<()> {
+    raise_nofile()?;
     let topics = bench.scaled(TOPICS);
     let case = format!("{} partitions", topics * u64::from(PARTITIONS_A_TOPIC.unsigned_abs()));
     for round in 1..=bench.options.rounds {
@@ -40,16 +45,35 @@ pub(super) async fn partitions(bench: &mut Bench<'_>) -> Result<()> {
             for topic in 0..topics {
                 side.create_topic(&format!("many-{topic}"), PARTITIONS_A_TOPIC, &[]).await?;
             }
+            served(&side, topics).await?;
             bench.samples.add(&case, make, round, CREATION, began.elapsed().as_secs_f64())?;
             idle(bench, &side, &case, round, MEMORY_OF_PARTITIONS).await?;
             side.end(Signal::TERM)?;
             let began = Instant::now();
             side.up().await?;
+            served(&side, topics).await?;
             bench.samples.add(&case, make, round, START, began.elapsed().as_secs_f64())?;
             side.end(Signal::TERM)?;
         }
     }
     Ok(())
+}
+
+/// Waits until every partition says how far it is: it is open then.
+async fn served(side: &Side, topics: u64) -> Result<()> {
+    let partitions = (0..topics).flat_map(|topic| (0..PARTITIONS_A_TOPIC).map(move |partition| (topic, partition)));
+    let wanted: Vec<_> = partitions
+        .map(|(topic, partition)| (TopicPartition::new(&format!("many-{topic}"), partition), OffsetSpec::Latest))
+        .collect();
+    let admin = side.admin().await?;
+    until_works(SERVED_WITHIN, async || {
+        let found = admin.list_offsets(&wanted).await?;
+        let refused = found.into_iter().filter_map(|(partition, found)| Some((partition, found.err()?)));
+        let refused: Vec<_> = refused.collect();
+        ensure!(refused.is_empty(), "{} partitions are not served, such as {:?}", refused.len(), refused[0]);
+        Ok(())
+    })
+    .await
 }
 
 async fn idle(bench: &mut Bench<'_>, side: &Side, case: &str, round: u32, memory: Metric) -> Result<()> {
@@ -67,9 +91,7 @@ const HELLO: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 0xff, 0xff];
 
 pub(super) async fn connections(bench: &mut Bench<'_>) -> Result<()> {
     let count = bench.scaled(CONNECTIONS);
-    let hard = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard })
-        .context("can't raise the limit of open files")?;
+    raise_nofile()?;
     let case = format!("{count} connections");
     for round in 1..=bench.options.rounds {
         for make in bench.makes() {
@@ -82,6 +104,11 @@ pub(super) async fn connections(bench: &mut Bench<'_>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn raise_nofile() -> Result<()> {
+    let hard = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard }).context("can't raise the limit of open files")
 }
 
 fn connect(address: &str) -> Result<TcpStream> {
