@@ -17,6 +17,7 @@ pub(crate) struct Broker {
     under: Vec<String>,
     folder: TempDir,
     address: String,
+    http_address: String,
     child: Option<Child>,
 }
 
@@ -42,8 +43,8 @@ impl Broker {
             data.display()
         );
         std::fs::write(folder.path().join("broker.properties"), properties)?;
-        let address = format!("127.0.0.1:{kafka}");
-        Ok(Self { program: program.to_path_buf(), under: Vec::new(), folder, address, child: None })
+        let (address, http_address) = (format!("127.0.0.1:{kafka}"), format!("127.0.0.1:{http}"));
+        Ok(Self { program: program.to_path_buf(), under: Vec::new(), folder, address, http_address, child: None })
     }
 
     /// Lets another program run it.
@@ -63,6 +64,11 @@ impl Broker {
     /// Where clients begin.
     pub(crate) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Where its metrics are.
+    pub(crate) fn http_address(&self) -> &str {
+        &self.http_address
     }
 
     /// Starts the process; it may not listen yet.

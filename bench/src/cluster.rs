@@ -271,7 +271,8 @@ fn free_ports(brokers: usize) -> Result<Vec<Ports>> {
         .collect())
 }
 
-fn usage_of(process: u32) -> Result<Usage> {
+/// What a process has used so far.
+pub(crate) fn usage_of(process: u32) -> Result<Usage> {
     let folder = PathBuf::from(format!("/proc/{process}"));
     let read = |file: &Path| std::fs::read_to_string(file).with_context(|| format!("can't read {}", file.display()));
     let (stat, status) = (read(&folder.join("stat"))?, read(&folder.join("status"))?);

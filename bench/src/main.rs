@@ -12,6 +12,7 @@ mod limits;
 mod reassign;
 mod report;
 mod smoke;
+mod topics;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -57,6 +58,8 @@ enum Command {
     Idle(idle::Options),
     /// How long producers wait while 50 partitions move to other brokers, and whether all records are there.
     Reassign(reassign::Options),
+    /// 5,000 Topics on a real API server: until all are Ready, what quiet costs, what was changed by hand (builds Kubernetes on first use).
+    Topics(topics::Options),
     /// How much later the newest records come while somebody reads 8 GB of old ones (root: limits the broker's memory).
     ColdReader(compare::Options),
     /// All that compare with the peer, one after the other; --save names a folder.
@@ -106,6 +109,7 @@ fn measure(command: &Command) -> anyhow::Result<bool> {
             Command::Replicated(options) => compare::run(&[Scenario::Replicated], options).await,
             Command::Idle(options) => idle::run(options).await,
             Command::Reassign(options) => reassign::run(options).await,
+            Command::Topics(options) => topics::run(options).await,
             Command::ColdReader(options) => compare::run(&[Scenario::ColdReader], options).await,
             Command::All(options) => compare::run(&Scenario::ALL, options).await,
         }

@@ -77,7 +77,7 @@ impl Report {
 /// What this was asked to measure.
 pub(crate) fn command_line() -> String {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('/')).collect();
-    arguments.join(" ").replace(" --broker", "")
+    arguments.join(" ").replace(" --broker", "").replace(" --operator", "")
 }
 
 /// The machine the figures are from: without it they mean little.

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: builds the broker as released, and runs the bench program with what follows.
+//! `cargo xtask bench`: builds the broker as released, the operator too where it is measured, and runs the bench program with what follows.
 
 use std::process::Command;
 
@@ -17,8 +17,17 @@ pub(crate) struct Args {
 /// Builds and measures.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut build = cargo(&["build", "--release", "--quiet", "--bin", "forebay-broker", "--bin", "forebay-bench"]);
-    step("build", build.args(["--package", "forebay-broker-server", "--package", "forebay-bench"]))?;
+    build.args(["--package", "forebay-broker-server", "--package", "forebay-bench"]);
+    let needs_operator = args.what.first().is_some_and(|what| what == "topics");
+    if needs_operator {
+        build.args(["--bin", "forebay-operator", "--package", "forebay-operator"]);
+    }
+    step("build", &mut build)?;
     let released = |name| workspace_root().join("target/release").join(name);
     let mut bench = Command::new(released("forebay-bench"));
-    step("bench", bench.args(&args.what).arg("--broker").arg(released("forebay-broker")).current_dir(workspace_root()))
+    bench.args(&args.what).arg("--broker").arg(released("forebay-broker")).current_dir(workspace_root());
+    if needs_operator {
+        bench.arg("--operator").arg(released("forebay-operator"));
+    }
+    step("bench", &mut bench)
 }
