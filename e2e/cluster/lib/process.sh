@@ -66,6 +66,11 @@ start() { # NAME CGROUP|- NETNS|- COMMAND...
 	shift 3
 	[ "$netns" = - ] || set -- nsenter "--net=/run/netns/$netns" "$@"
 	(
+		# A lock that the caller holds would be held for as long as this runs.
+		for fd in /proc/self/fd/*; do
+			fd=${fd##*/}
+			[ "$fd" -le 2 ] || eval "exec $fd>&-"
+		done
 		[ "$cgroup" = - ] || for h in $(hierarchies); do echo "$BASHPID" >"$h/$cgroup/cgroup.procs"; done
 		exec setsid "$@" </dev/null >>"$state/logs/$id.log" 2>&1
 	) &
