@@ -109,6 +109,11 @@ impl Stores {
             Some((cluster.namespace().unwrap_or_default(), cluster.name_any(), holds))
         });
         metrics.set_tuning_in_force(&tuning.collect::<Vec<_>>());
+        let wanted = self.clusters.iter().flat_map(Store::state).filter_map(|guarded| {
+            let cluster = guarded.0.as_ref().ok().filter(|cluster| cluster.metadata.deletion_timestamp.is_none())?;
+            Some((cluster.namespace().unwrap_or_default(), cluster.name_any(), cluster.spec.replicas))
+        });
+        metrics.set_brokers_wanted(&wanted.collect::<Vec<_>>());
     }
 }
 

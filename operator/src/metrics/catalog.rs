@@ -45,6 +45,11 @@ pub(crate) const TUNING: Metric = metric(
     "1 when a Cluster's brokers run with what its spec wants, 0 when not.",
     &["namespace", "cluster"],
 );
+pub(crate) const WANTED: Metric = metric(
+    "forebay_operator_brokers_wanted",
+    "Brokers that a Cluster's spec wants; none for a Cluster that is being deleted.",
+    &["namespace", "cluster"],
+);
 pub(crate) const SWEEPS: Metric = metric(
     "forebay_operator_topic_sweeps_total",
     "Looks at all topics of a Cluster, by how they ended: ok or error.",
@@ -72,6 +77,7 @@ const ALL: &[Metric] = &[
     OBJECTS,
     NOT_READY,
     TUNING,
+    WANTED,
     SWEEPS,
     DRIFTS,
     LEADER,
@@ -107,6 +113,7 @@ mod tests {
         let metrics = super::super::Metrics::new().unwrap();
         metrics.swept(true, 0);
         metrics.set_tuning_in_force(&[("n".into(), "c".into(), true)]);
+        metrics.set_brokers_wanted(&[("n".into(), "c".into(), 3)]);
         metrics.reconciled(super::super::Kind::Topic, super::super::Outcome::Unchanged, std::time::Duration::ZERO, 1.0);
         let text = metrics.render();
         let served: std::collections::BTreeSet<&str> =

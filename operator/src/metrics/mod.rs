@@ -84,6 +84,7 @@ pub(crate) struct Metrics {
     objects: GaugeVec,
     not_ready: GaugeVec,
     tuning_in_force: GaugeVec,
+    brokers_wanted: GaugeVec,
     sweeps: CounterVec,
     drifts: Counter,
     leader: Gauge,
@@ -115,6 +116,7 @@ impl Metrics {
             objects: gauges(&catalog::OBJECTS)?,
             not_ready: gauges(&catalog::NOT_READY)?,
             tuning_in_force: gauges(&catalog::TUNING)?,
+            brokers_wanted: gauges(&catalog::WANTED)?,
             sweeps: counters(&catalog::SWEEPS)?,
             drifts: Counter::with_opts(catalog::DRIFTS.opts())?,
             leader: Gauge::with_opts(catalog::LEADER.opts())?,
@@ -139,7 +141,7 @@ impl Metrics {
     }
 
     fn register(&self) -> Result<(), prometheus::Error> {
-        let all: [Box<dyn Collector>; 13] = [
+        let all: [Box<dyn Collector>; 14] = [
             Box::new(self.reconciles.clone()),
             Box::new(self.duration.clone()),
             Box::new(self.last_success.clone()),
@@ -148,6 +150,7 @@ impl Metrics {
             Box::new(self.objects.clone()),
             Box::new(self.not_ready.clone()),
             Box::new(self.tuning_in_force.clone()),
+            Box::new(self.brokers_wanted.clone()),
             Box::new(self.sweeps.clone()),
             Box::new(self.drifts.clone()),
             Box::new(self.leader.clone()),
@@ -198,6 +201,14 @@ impl Metrics {
         }
     }
 
+    /// Replaces all series, as above.
+    pub(crate) fn set_brokers_wanted(&self, clusters: &[(String, String, i32)]) {
+        self.brokers_wanted.reset();
+        for (namespace, name, count) in clusters {
+            self.brokers_wanted.with_label_values(&[namespace, name]).set(f64::from(*count));
+        }
+    }
+
     pub(crate) fn set_leader(&self, leads: bool) {
         self.leader.set(f64::from(u8::from(leads)));
     }
@@ -236,5 +247,9 @@ mod tests {
         assert!(metrics.render().contains("forebay_operator_tuning_in_force{cluster=\"c\",namespace=\"n\"} 0\n"));
         metrics.set_tuning_in_force(&[]);
         assert!(!metrics.render().contains("tuning_in_force{"));
+        metrics.set_brokers_wanted(&[("n".into(), "c".into(), 3)]);
+        assert!(metrics.render().contains("forebay_operator_brokers_wanted{cluster=\"c\",namespace=\"n\"} 3\n"));
+        metrics.set_brokers_wanted(&[]);
+        assert!(!metrics.render().contains("brokers_wanted{"));
     }
 }
