@@ -6,8 +6,8 @@
 //! - `solver_request`: what a ConsumerProfile asks the solver; `quantity`: how Kubernetes writes amounts.
 //! - `conditions`: the closed sets of condition types and reasons that the three statuses use.
 //!
-//! What must always hold: no schema default (a stored default can't be corrected by a later release; effective values
-//! are in the status), no unsigned integer formats (the API server warns about them), and `yaml/` is what `crds()` gives.
+//! What must always hold: no schema default in a spec (a stored default can't be corrected by a later release; effective values
+//! are in the status); an object that no operator has looked at says so; no unsigned integer formats (the API server warns about them), and `yaml/` is what `crds()` gives.
 
 #![expect(
     unreachable_pub,
@@ -28,7 +28,7 @@ pub use consumer_profile::{ConsumerProfile, ConsumerProfileSpec, ConsumerProfile
 pub use topic::{Topic, TopicSpec, TopicStatus};
 pub use values::{ClusterRef, ConfigMap, ConfigValue, ReclaimPolicy};
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, JSON};
 use kube::CustomResourceExt;
 
 /// The API group of all kinds.
@@ -42,9 +42,21 @@ pub const CLUSTER_LABEL: &str = "forebay.dev/cluster";
 
 /// The definitions to install, each with the name of its file in `yaml/`.
 pub fn crds() -> Vec<(&'static str, CustomResourceDefinition)> {
-    vec![
+    let definitions = [
         ("forebay.dev_clusters.yaml", Cluster::crd()),
         ("forebay.dev_topics.yaml", Topic::crd()),
         ("forebay.dev_consumerprofiles.yaml", ConsumerProfile::crd()),
-    ]
+    ];
+    definitions.into_iter().map(|(file, definition)| (file, not_observed_at_first(definition))).collect()
+}
+
+/// Lets a status that nobody has written say that it answers no generation. Without it, whatever waits for an object by the rules
+/// that all kinds share (kstatus: Helm, Flux, Argo CD) takes one without a status for done right after it was applied.
+fn not_observed_at_first(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    let schemas = definition.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
+    let fields = schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()?.properties.as_mut());
+    for status in fields.filter_map(|fields| fields.get_mut("status")) {
+        status.default = Some(JSON(serde_json::json!({"observedGeneration": -1})));
+    }
+    definition
 }
