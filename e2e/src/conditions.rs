@@ -8,6 +8,7 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::Story;
 
@@ -44,6 +45,40 @@ pub fn condition<K: Reports>(object: &K, condition_type: &str) -> Result<Conditi
     Ok(found.clone())
 }
 
+/// What kstatus makes of an object: the rules by which Helm, Flux and Argo CD wait for objects of kinds that they do not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// It is as its spec says.
+    Current,
+    /// Something still happens to it.
+    InProgress,
+    /// It is on its way out.
+    Terminating,
+    /// It will not get there.
+    Failed,
+}
+
+/// Judges an object as the API server gives it.
+pub fn kstatus(object: &Value) -> Progress {
+    let (metadata, status) = (&object["metadata"], &object["status"]);
+    if !metadata["deletionTimestamp"].is_null() {
+        return Progress::Terminating;
+    }
+    if !status["observedGeneration"].is_null() && status["observedGeneration"] != metadata["generation"] {
+        return Progress::InProgress;
+    }
+    let conditions = status["conditions"].as_array();
+    let of = |kind: &str| {
+        conditions.into_iter().flatten().find(|one| one["type"] == kind).map(|one| one["status"] == "True")
+    };
+    match (of("Stalled"), of("Reconciling"), of("Ready")) {
+        (Some(true), _, _) => Progress::Failed,
+        (_, Some(true), _) | (_, _, Some(false)) => Progress::InProgress,
+        // Nothing says that it is not there yet: this is what an object without any status comes to.
+        _ => Progress::Current,
+    }
+}
+
 impl Story {
     /// Waits for a condition with that status, and gives it.
     ///
@@ -74,5 +109,28 @@ impl Story {
     /// After `limit_seconds`, with the reason why it is not.
     pub async fn expect_ready<K: Reports>(&self, name: &str, limit_seconds: u64) -> Result<()> {
         self.expect_condition::<K>(name, "Ready", "True", limit_seconds).await.map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_object_is_current_when_its_status_answers_its_generation_and_says_ready() {
+        let object = |observed: i64, ready: &str| {
+            json!({
+                "metadata": {"generation": 2},
+                "status": {"observedGeneration": observed, "conditions": [{"type": "Ready", "status": ready}]},
+            })
+        };
+        assert_eq!(kstatus(&object(2, "True")), Progress::Current);
+        assert_eq!(kstatus(&object(1, "True")), Progress::InProgress);
+        assert_eq!(kstatus(&object(2, "Unknown")), Progress::InProgress);
+        assert_eq!(kstatus(&json!({"metadata": {"generation": 1}})), Progress::Current, "the trap");
+        let unobserved = json!({"metadata": {"generation": 1}, "status": {"observedGeneration": -1}});
+        assert_eq!(kstatus(&unobserved), Progress::InProgress);
+        assert_eq!(kstatus(&json!({"metadata": {"deletionTimestamp": "now"}})), Progress::Terminating);
     }
 }

@@ -3,7 +3,9 @@
 //! What must hold: a story has a namespace of its own and can run beside the others; it waits for what it expects with a
 //! limit and says what it saw last; it ends by proving that its namespace really goes.
 
+pub mod chart;
 pub mod conditions;
+pub mod dashboards;
 pub mod kafka;
 pub mod pod;
 pub mod prometheus;

@@ -83,15 +83,22 @@ impl Pod {
         self.run(story, limit_seconds).await
     }
 
+    /// Starts it and lets it run: it goes with the story's namespace, or when it is stopped. Gives the pod's name.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub async fn start(&self, story: &Story) -> Result<String> {
+        let pods: Api<KubePod> = story.api();
+        Ok(pods.create(&PostParams::default(), &serde_json::from_value(self.manifest())?).await?.name_any())
+    }
+
     /// Runs it to its end and gives what it printed.
     ///
     /// # Errors
     /// When it ends with another status than 0 or not within `limit_seconds`, with what it printed.
     pub async fn run(self, story: &Story, limit_seconds: u64) -> Result<String> {
         let called = format!("{} {}", self.image, self.arguments.join(" "));
-        let pods: Api<KubePod> = story.api();
-        let made = pods.create(&PostParams::default(), &serde_json::from_value(self.manifest())?).await?;
-        let name = made.name_any();
+        let (pods, name): (Api<KubePod>, _) = (story.api(), self.start(story).await?);
         let ended = story.eventually(&called, limit_seconds, async || {
             let phase = pods.get(&name).await?.status.and_then(|status| status.phase).unwrap_or_default();
             if phase == "Succeeded" || phase == "Failed" { Ok(phase) } else { bail!("its pod is {phase}") }

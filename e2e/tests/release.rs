@@ -4,12 +4,14 @@
 use anyhow::{Context, Result, ensure};
 use forebay_crds::{Cluster, Topic};
 use forebay_e2e::{OPERATOR_NAMESPACE, Story, root, tell};
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Pod as KubePod;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod as KubePod, Service};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, ListParams, LogParams, Patch, PatchParams};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
+use tempfile::TempDir;
 use tokio::process::Command;
 
 const MANIFESTS: &str = "
@@ -57,12 +59,24 @@ async fn upgrading_and_uninstalling_keep_objects_and_brokers() -> Result<()> {
         ensure!(kafka.consume("events").await?.len() == 100, "which go on serving");
         story.step("helm uninstall keeps CRDs, objects and brokers");
 
+        let (previous, commit) = previous_chart().await?;
         let watch = format!("replicas=2,watchNamespaces={{{}}}", story.namespace);
-        helm(&["install", "forebay", "charts/forebay", "--set", &watch, "--wait"]).await?;
+        let folder = previous.path().join("charts/forebay").display().to_string();
+        helm(&["install", "forebay", &folder, "--set", &watch, "--wait"]).await?;
         story.merge::<Topic>("events", json!({"spec": {"partitions": 5}})).await?;
         story.expect_ready::<Topic>("events", 60).await?;
         ensure!(identities(story).await? == before, "a second installation takes over what is there");
-        story.step("an installation for this namespace alone takes over");
+        story.step(&format!(
+            "an installation of the chart before the last change to it ({commit}) takes over, for this namespace alone"
+        ));
+
+        // Another log level, so that the pods are new ones, as with another image.
+        let upgrade =
+            ["upgrade", "forebay", "charts/forebay", "--reset-then-reuse-values", "--set", "logLevel=debug", "--wait"];
+        helm(&upgrade).await?;
+        ensure!(identities(story).await? == before, "the upgrade from it keeps every object and claim");
+        ensure!(kafka.consume("events").await?.len() == 100, "and every record");
+        story.step("it is upgraded to the present chart, and keeps every object and claim");
 
         kill_the_leader(story).await?;
         story.merge::<Topic>("events", json!({"spec": {"partitions": 6}})).await?;
@@ -71,6 +85,23 @@ async fn upgrading_and_uninstalling_keep_objects_and_brokers() -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// The chart as it was before the last commit that changed it, in a folder of its own, with the commit.
+async fn previous_chart() -> Result<(TempDir, String)> {
+    let git = async |arguments: &[&str]| -> Result<Vec<u8>> {
+        let output = Command::new("git").arg("-C").arg(root()).args(arguments).output().await?;
+        ensure!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(output.stdout)
+    };
+    let changes = String::from_utf8(git(&["log", "-2", "--format=%h", "--", "charts/forebay"]).await?)?;
+    let commit = changes.lines().nth(1).context("the chart was never changed: is this a shallow clone?")?.to_owned();
+    let folder = tempfile::tempdir()?;
+    let archive = folder.path().join("chart.tar");
+    std::fs::write(&archive, git(&["archive", &commit, "charts/forebay"]).await?)?;
+    let unpacked = Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(folder.path()).status().await?;
+    ensure!(unpacked.success(), "tar: {unpacked}");
+    Ok((folder, commit))
 }
 
 /// The API server has refused the operator nothing: its log would say which right is missing.
@@ -135,6 +166,10 @@ async fn identities(story: &Story) -> Result<Vec<String>> {
         uid::<Cluster>(story, "c").await?,
         uid::<Topic>(story, "events").await?,
         uid::<KubePod>(story, "c-broker-0").await?,
+        uid::<PersistentVolumeClaim>(story, "data-c-broker-0").await?,
+        uid::<StatefulSet>(story, "c-broker").await?,
+        uid::<Service>(story, "c-bootstrap").await?,
+        uid::<ConfigMap>(story, "c-broker-config").await?,
     ])
 }
 

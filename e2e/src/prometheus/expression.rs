@@ -5,7 +5,8 @@
 const SET_OPERATORS: &[&str] = &["and", "or", "unless"];
 const COMPARISONS: &[&str] = &["==", "!=", ">=", "<=", ">", "<"];
 
-/// The parts of an expression on either side of its outermost set operators and comparisons, numbers left out.
+/// The parts of an expression on either side of its outermost set operators and comparisons, numbers left out. What must not be absent
+/// is looked for as if it must be there.
 pub fn operands(expression: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let words = words(expression);
@@ -24,7 +25,7 @@ pub fn operands(expression: &str) -> Vec<String> {
         }
         index += 1;
     }
-    let parts = parts.into_iter().map(|part| part.trim().to_owned());
+    let parts = parts.into_iter().map(|part| part.trim().replace("absent(", "("));
     parts.filter(|part| !part.is_empty() && part.parse::<f64>().is_err()).collect()
 }
 
@@ -72,6 +73,14 @@ mod tests {
         assert_eq!(
             operands("time() - max by (k) (t) > 1800 and on (namespace, k) max by (k) (o) > 0"),
             ["time() - max by (k) (t)", "max by (k) (o)"]
+        );
+    }
+
+    #[test]
+    fn what_must_not_be_absent_is_looked_for() {
+        assert_eq!(
+            operands("sum(up) < 1 or sum by (n) (absent(up{n=\"x\"}))"),
+            ["sum(up)", "sum by (n) ((up{n=\"x\"}))"]
         );
     }
 

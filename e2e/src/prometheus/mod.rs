@@ -4,7 +4,6 @@
 pub mod config;
 pub mod expression;
 
-use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -22,6 +21,17 @@ use tokio::process::{Child, Command};
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// One query takes no longer.
 const QUERY_LIMIT: Duration = Duration::from_secs(10);
+
+/// A stretch of time, in seconds since 1970, and how far apart points on it are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Range {
+    /// Its first moment.
+    pub start: f64,
+    /// Its last moment.
+    pub end: f64,
+    /// From one point to the next.
+    pub step: f64,
+}
 
 /// A Prometheus while it runs; it ends when this is dropped.
 #[derive(Debug)]
@@ -102,6 +112,26 @@ impl Prometheus {
         series.iter().map(|one| Ok((one["metric"].clone(), number(&one["value"])?))).collect()
     }
 
+    /// The series of a query over a time, each with its labels and its points; values that are no numbers are left out.
+    ///
+    /// # Errors
+    /// When Prometheus does not answer or refuses the query.
+    pub async fn query_range(&self, expression: &str, range: Range) -> Result<Vec<(Value, Vec<(f64, f64)>)>> {
+        let Range { start, end, step } = range;
+        let query = percent_encoded(expression);
+        let path = format!("/api/v1/query_range?query={query}&start={start:.3}&end={end:.3}&step={step:.3}");
+        let answer = self.get(&path).await?;
+        let series = answer["data"]["result"].as_array();
+        let series = series.with_context(|| format!("no result for {expression}: {answer}"))?.iter().map(|one| {
+            let samples = one["values"].as_array().into_iter().flatten();
+            let points =
+                samples.map(|sample| Ok((sample[0].as_f64().context("a sample without a time")?, number(sample)?)));
+            let points: Result<Vec<(f64, f64)>> = points.collect();
+            Ok((one["metric"].clone(), points?.into_iter().filter(|(_, value)| value.is_finite()).collect()))
+        });
+        series.collect()
+    }
+
     /// The alerting rules as Prometheus has loaded them.
     ///
     /// # Errors
@@ -143,23 +173,4 @@ fn percent_encoded(text: &str) -> String {
         _ => format!("%{byte:02X}"),
     };
     text.bytes().map(encode).collect()
-}
-
-/// Every query of a Grafana dashboard with its panel's title, its variables filled in.
-///
-/// # Errors
-/// When the file is not a dashboard.
-pub fn dashboard_queries(path: &Path, namespace: &str, cluster: &str) -> Result<Vec<(String, String)>> {
-    let dashboard: Value = serde_json::from_slice(&std::fs::read(path)?)?;
-    let panels = dashboard["panels"].as_array().with_context(|| format!("{} has no panels", path.display()))?;
-    let mut queries = Vec::new();
-    for panel in panels {
-        for target in panel["targets"].as_array().into_iter().flatten() {
-            let title = panel["title"].as_str().unwrap_or_default().to_owned();
-            let query = target["expr"].as_str().unwrap_or_default();
-            let query = query.replace("$__rate_interval", "1m").replace("$namespace", namespace);
-            queries.push((title, query.replace("$cluster", cluster)));
-        }
-    }
-    Ok(queries)
 }

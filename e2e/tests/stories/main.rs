@@ -11,3 +11,4 @@ mod quickstart;
 mod quiet;
 mod replicated;
 mod topics;
+mod waits;

@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// First check the cluster itself (e2e/cluster/smoke): two minutes more.
     #[arg(long)]
     smoke: bool,
+    /// Draw the dashboards anew, into docs/dashboards, from five minutes of a cluster under load; no other story is told.
+    #[arg(long)]
+    pictures: bool,
     /// Only stories whose name contains this.
     filter: Option<String>,
 }
@@ -46,8 +49,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // What compiles, compiles before the cluster takes its share of the machine.
     let mut archives = if args.no_build { image::archives(What::All) } else { image::build(What::All)? };
     archives.push(tools::pack_kcat()?);
-    step("stories: compile", test("stories", &["--no-run"]).arg("--quiet"))?;
-    step("release: compile", test("release", &["--no-run"]).arg("--quiet"))?;
+    let targets: &[&str] = if args.pictures { &["pictures"] } else { &["stories", "release"] };
+    for target in targets {
+        step(&format!("{target}: compile"), test(target, &["--no-run"]).arg("--quiet"))?;
+    }
     let cluster = Cluster::up(args.provider, args.keep)?;
     cluster.load(&archives, args.load.as_deref())?;
     if args.smoke && args.provider == Provider::Bare {
@@ -55,14 +60,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         step("the cluster's own checks", &mut Command::new(workspace_root().join("e2e/cluster/smoke")))?;
     }
     install(&cluster)?;
-    let jobs = args.jobs.to_string();
-    let mut stories = test("stories", &["--quiet", "--", "--nocapture", "--test-threads", &jobs]);
-    cluster.tell(&mut stories);
-    step("stories", stories.args(&args.filter))?;
-    let mut release = test("release", &["--quiet", "--", "--nocapture"]);
-    cluster.tell(&mut release);
-    step("release: upgrade and uninstall", release.args(&args.filter))?;
+    tell(args, &cluster, targets)?;
     cluster.down()
+}
+
+/// Each target's stories; the release story comes last, because the operator goes with it.
+fn tell(args: &Args, cluster: &Cluster, targets: &[&str]) -> Result<()> {
+    let jobs = args.jobs.to_string();
+    for target in targets {
+        let jobs: &[&str] = if *target == "stories" { &["--test-threads", &jobs] } else { &[] };
+        let mut stories = test(target, &["--quiet", "--", "--nocapture"]);
+        cluster.tell(&mut stories);
+        step(target, stories.args(jobs).args(&args.filter))?;
+    }
+    Ok(())
 }
 
 /// The operator as a user installs it, waited for.
