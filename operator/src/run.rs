@@ -8,15 +8,15 @@ use anyhow::Context as _;
 use forebay_crds::{CLUSTER_LABEL, Cluster, ConditionType, ConsumerProfile, Topic};
 use futures::channel::mpsc::Receiver;
 use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::Api;
 use kube::core::NamespaceResourceScope;
 use kube::runtime::controller::{Action, Controller};
-use kube::runtime::reflector::{ObjectRef, Store};
-use kube::runtime::watcher;
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, Resource, ResourceExt};
 use parking_lot::{Mutex, RwLock};
 use tokio::signal::unix::{SignalKind, signal};
@@ -245,9 +245,21 @@ impl Scope {
             .watches(self.api::<Pod>(), ours(), move |pod| owner(pod.meta()))
     }
 
+    /// Topics as they are watched, and the store of them. Without `managedFields`: they are more than half of a Topic, nothing here
+    /// reads them, and of Topics there are thousands.
+    fn topics_without_managers(
+        &self,
+    ) -> (Store<Guarded<Topic>>, impl Stream<Item = Result<Guarded<Topic>, watcher::Error>> + Send + use<>) {
+        let (store, writer) = reflector::store();
+        let watched = watcher(self.api::<Guarded<Topic>>(), watcher::Config::default())
+            .modify(|topic: &mut Guarded<Topic>| topic.managed_fields_mut().clear());
+        (store, watched.reflect(writer).applied_objects())
+    }
+
     fn topics(&self, woken: Receiver<ObjectRef<Guarded<Topic>>>) -> Controller<Guarded<Topic>> {
-        let controller = Controller::new(self.api::<Guarded<Topic>>(), watcher::Config::default()).reconcile_on(woken);
-        let (store, told) = (controller.store(), Mutex::new(HashMap::new()));
+        let (store, topics) = self.topics_without_managers();
+        let controller = Controller::for_stream(topics, store.clone()).reconcile_on(woken);
+        let told = Mutex::new(HashMap::new());
         let of_cluster = move |cluster: Guarded<Cluster>| {
             let key = key_of(&cluster);
             if told.lock().insert(key.clone(), what_topics_see(&cluster)) == Some(what_topics_see(&cluster)) {
