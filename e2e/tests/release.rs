@@ -78,8 +78,10 @@ async fn upgrading_and_uninstalling_keep_objects_and_brokers() -> Result<()> {
         ensure!(kafka.consume("events").await?.len() == 100, "and every record");
         story.step("it is upgraded to the present chart, and keeps every object and claim");
 
-        kill_the_leader(story).await?;
         story.merge::<Topic>("events", json!({"spec": {"partitions": 6}})).await?;
+        story.expect_ready::<Topic>("events", 60).await?;
+        kill_the_leader(story).await?;
+        story.merge::<Topic>("events", json!({"spec": {"partitions": 7}})).await?;
         story.expect_ready::<Topic>("events", 60).await?;
         rights_suffice(story).await?;
         Ok(())

@@ -1,11 +1,13 @@
 //! The API server that e2e/cluster brings up on free ports, without root and without nodes.
 //!
-//! What must hold: it goes when this is dropped.
+//! What must hold: it goes when this program ends, whatever ends it. A guard process holds the other end of a pipe, which closes with
+//! the last breath of this one.
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -21,24 +23,36 @@ pub(super) struct ApiServer {
     kubeconfig: PathBuf,
     /// kubectl, in the program that has all of Kubernetes.
     program: PathBuf,
+    /// Takes it down when its standard input closes.
+    guard: Child,
 }
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-fn script(command: &str, folder: &Path) -> Command {
-    let mut script = Command::new(root().join("e2e/cluster/cluster"));
-    script.arg(command).arg(folder).stderr(Stdio::inherit());
-    script
+fn script() -> PathBuf {
+    root().join("e2e/cluster/cluster")
+}
+
+/// Ignores the signals that end a program in a terminal.
+fn guard(folder: &Path) -> Result<Child> {
+    let down =
+        format!("trap '' INT TERM HUP; cat >/dev/null; exec '{}' api-down '{}'", script().display(), folder.display());
+    let mut command = Command::new("bash");
+    command.args(["-c", &down]).stdin(Stdio::piped()).process_group(0);
+    command.spawn().context("can't start the API server's guard")
 }
 
 impl ApiServer {
     pub(super) fn up() -> Result<Self> {
         let folder = tempfile::tempdir().context("no temporary folder")?;
         // Made first, so that what has started goes also when the rest does not come.
-        let mut server = Self { folder, kubeconfig: PathBuf::new(), program: PathBuf::new() };
-        let output = script("api-up", server.folder.path()).output().context("can't run e2e/cluster/cluster")?;
+        let guard = guard(folder.path())?;
+        let mut server = Self { folder, kubeconfig: PathBuf::new(), program: PathBuf::new(), guard };
+        let mut up = Command::new(script());
+        let output = up.arg("api-up").arg(server.folder.path()).stderr(Stdio::inherit()).output();
+        let output = output.context("can't run e2e/cluster/cluster")?;
         ensure!(output.status.success(), "e2e/cluster/cluster api-up: {}", output.status);
         let printed = String::from_utf8(output.stdout).context("api-up did not print a path")?;
         server.kubeconfig = PathBuf::from(printed.trim());
@@ -127,7 +141,8 @@ impl ApiServer {
 
 impl Drop for ApiServer {
     fn drop(&mut self) {
+        drop(self.guard.stdin.take());
         // Nobody is left to tell.
-        let _ = script("api-down", self.folder.path()).status();
+        let _ = self.guard.wait();
     }
 }

@@ -146,6 +146,13 @@ async fn alerts_fire(story: &Story, prometheus: &Prometheus) -> Result<()> {
         fires(story, prometheus, alert).await?;
     }
     story.merge::<Cluster>("c", json!({"spec": {"paused": true}})).await?;
+    story
+        .expect("c", "the operator has seen that the Cluster is paused", 30, |cluster: &Cluster| {
+            let seen = cluster.status.as_ref().and_then(|status| status.observed_generation);
+            ensure!(seen == cluster.metadata.generation, "it has seen generation {seen:?}");
+            Ok(())
+        })
+        .await?;
     story.merge::<StatefulSet>("c-broker", json!({"spec": {"replicas": 0}})).await?;
     story.expect_gone::<KubePod>("c-broker-0", 60).await?;
     prometheus.discover(&story.client).await?;
