@@ -209,6 +209,36 @@ fn three_brokers_keep_what_they_acknowledged_when_one_dies_and_over_a_restart_of
 }
 
 #[test]
+fn the_others_come_up_without_a_broker_whose_folder_is_damaged_and_the_table_says_why() {
+    let mut up = Up::with(REPLICATED, 3);
+    up.start();
+    assert!(up.run(&["produce", "payments", "--count", "30"]).status.success());
+    up.stop();
+    let identity = up.folder.path().join("data/broker-1/data/meta.properties");
+    std::fs::write(&identity, "cluster.id=somebody-elses").unwrap();
+    let table = up.start();
+    let line = table.lines().find(|line| line.contains("did not start")).unwrap_or_else(|| panic!("{table}"));
+    assert!(line.contains("meta.properties"), "{line}");
+    assert!(up.read("err").contains("the others are waited for"), "{}", up.read("err"));
+    assert_eq!(up.records_of("payments"), 30);
+    up.stop();
+}
+
+#[test]
+fn a_first_start_that_waits_for_a_broker_in_vain_says_why_and_ends() {
+    let mut up = Up::with(REPLICATED, 3);
+    std::fs::create_dir_all(up.folder.path().join("data/broker-1/data/payments-2")).unwrap();
+    let err = std::fs::File::create(up.folder.path().join("err")).unwrap();
+    up.child = Some(up.command().stdout(Stdio::null()).stderr(err).spawn().unwrap());
+    let folder = up.folder.path().to_owned();
+    let said = || std::fs::read_to_string(folder.join("err")).unwrap_or_default();
+    until("it is told", || (said().contains("broker 1 died") && said().contains("meta.properties")).then_some(()));
+    let status = up.child.take().unwrap().wait().unwrap();
+    assert_eq!(status.code(), Some(1), "{}", said());
+    assert!(said().contains("can't go on without one that did not start"), "{}", said());
+}
+
+#[test]
 fn no_broker_outlives_an_up_that_was_killed() {
     let mut up = Up::new();
     up.start();

@@ -22,6 +22,7 @@ use forebay_broker_config::{BrokerConfig, render_properties};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 
 pub(crate) use broker::FOLLOW_STDIN;
 pub(crate) use state::{BrokerState, State};
@@ -46,6 +47,8 @@ struct Kept {
 /// Brokers that serve are all in the cluster within this.
 const JOINED_WITHIN: Duration = Duration::from_secs(60);
 const ASK_EVERY: Duration = Duration::from_millis(10);
+/// Brokers that can go on without one that does not start, serve within this.
+const WITHOUT_IT_WITHIN: Duration = Duration::from_secs(30);
 
 /// Brings everything up, stays, and takes everything down again.
 pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
@@ -161,16 +164,13 @@ fn keep(broker: Broker) -> Kept {
 async fn live(manifests: &Manifests, data: &DataDir, kept: &mut [Kept]) -> anyhow::Result<()> {
     let mut state = state_of(manifests, kept);
     state.write(data.path())?;
-    for one in kept.iter_mut() {
-        let seen = one.seen.wait_for(|seen| seen.serves || seen.failed.is_some()).await;
-        if let Some(failed) = &seen.context("its supervisor ended")?.failed {
-            bail!("{failed}");
-        }
-    }
+    let serving = those_that_serve(kept).await?;
     let admin = Admin::connect(&state.bootstrap, ClientConfig::default()).await?;
-    all_joined(&admin, kept.len()).await?;
+    all_joined(&admin, serving).await?;
     let topics = topics::apply(&admin, &manifests.topics).await?;
     state.profiles = solve_profiles(&admin, manifests, data).await?;
+    state.brokers = state_of(manifests, kept).brokers;
+    state.write(data.path())?;
     output::print(&table::render(&state, &topics, data.path()))?;
     loop {
         let now = state_of(manifests, kept).brokers;
@@ -178,9 +178,43 @@ async fn live(manifests: &Manifests, data: &DataDir, kept: &mut [Kept]) -> anyho
             state.brokers = now;
             state.write(data.path())?;
         }
-        let changes = kept.iter_mut().map(|one| Box::pin(one.seen.changed()));
+        let runs = |one: &&mut Kept| one.seen.borrow().failed.is_none();
+        let changes = kept.iter_mut().filter(runs).map(|one| Box::pin(one.seen.changed()));
         let (changed, _, _) = futures::future::select_all(changes).await;
         changed.context("a supervisor ended")?;
+    }
+}
+
+/// Waits until each broker serves or has turned out not to; gives how many do. An error if none does, or if those that run wait in vain for
+/// one that does not: a majority is needed, and all of them the first time.
+async fn those_that_serve(kept: &mut [Kept]) -> anyhow::Result<usize> {
+    let mut first_failure: Option<(Instant, String)> = None;
+    loop {
+        let seen: Vec<Seen> = kept.iter_mut().map(|one| one.seen.borrow_and_update().clone()).collect();
+        let failed = seen.iter().find_map(|seen| seen.failed.clone());
+        if let (None, Some(failed)) = (&first_failure, &failed) {
+            first_failure = Some((Instant::now() + WITHOUT_IT_WITHIN, failed.clone()));
+            if seen.len() > 1 {
+                eprintln!("{failed}\nthe others are waited for, {} s at most", WITHOUT_IT_WITHIN.as_secs());
+            }
+        }
+        let serving = seen.iter().filter(|seen| seen.serves).count();
+        let waiting = seen.iter().filter(|seen| !seen.serves && seen.failed.is_none()).count();
+        match &first_failure {
+            Some((_, failed)) if serving == 0 && waiting == 0 => bail!("{failed}"),
+            _ if waiting == 0 => return Ok(serving),
+            _ => {}
+        }
+        let runs = |one: &&mut Kept| one.seen.borrow().failed.is_none();
+        let changes = kept.iter_mut().filter(runs).map(|one| Box::pin(one.seen.changed()));
+        let changed = futures::future::select_all(changes);
+        match &first_failure {
+            None => drop(changed.await),
+            Some((until, failed)) => match timeout_at(*until, changed).await {
+                Ok(_changed) => {}
+                Err(_elapsed) => bail!("the other brokers can't go on without one that did not start: {failed}"),
+            },
+        }
     }
 }
 
@@ -212,6 +246,7 @@ fn state_of(manifests: &Manifests, kept: &[Kept]) -> State {
             address: one.broker.ports.address(),
             http: one.broker.ports.http_address(),
             restarts: seen.restarts,
+            failed: seen.failed.clone(),
         }
     });
     State {

@@ -38,6 +38,9 @@ pub(crate) struct BrokerState {
     pub(crate) http: String,
     /// How many times it was started again after it died.
     pub(crate) restarts: u32,
+    /// Why it does not run: it never came to serve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) failed: Option<String>,
 }
 
 impl State {
