@@ -161,6 +161,8 @@ reasons! {
     RestartRequested,
     /// Brokers are to go: their partitions move to the others.
     ScalingDown,
+    /// Partitions move to brokers that have fewer than their share.
+    Rebalancing,
     /// Brokers are to be restarted, and wait for a maintenance window.
     MaintenanceWindow,
     /// Settings are being changed while the brokers run.

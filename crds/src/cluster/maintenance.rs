@@ -39,7 +39,7 @@ pub struct Rack {
     pub node_label: String,
 }
 
-/// How partitions are moved when brokers are taken away.
+/// How partitions are moved between brokers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Moves {
@@ -47,6 +47,10 @@ pub struct Moves {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub bytes_per_second: Option<i64>,
+    /// True: a broker that has less than half of what the others have on average, as one that was just added, is given its share of
+    /// the replicas and preferred leaders. As few move as can be, and racks stay apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_new_brokers: Option<bool>,
 }
 
 /// A day of the week.

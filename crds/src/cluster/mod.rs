@@ -103,7 +103,7 @@ pub struct ClusterSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub maintenance_windows: Vec<MaintenanceWindow>,
-    /// How partitions are moved when brokers are taken away.
+    /// How partitions are moved when brokers are taken away or added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moves: Option<Moves>,
     /// True: the operator reports but changes nothing.

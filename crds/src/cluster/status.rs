@@ -40,6 +40,9 @@ pub struct ClusterStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "set"))]
     pub draining: Vec<i32>,
+    /// True while partitions move to brokers that have fewer than their share.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub rebalancing: bool,
     /// Each broker, with what it says is in force.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]

@@ -102,7 +102,7 @@ async fn perform(context: &Context, cluster: &Cluster, action: &Action) -> Resul
             }
             Ok(Note::normal(Reason::ScalingDown, action.to_string()))
         }
-        Action::SetOnBrokers(_) | Action::Move { .. } | Action::Unthrottle(_) => {
+        Action::SetOnBrokers(_) | Action::Move { .. } | Action::Unthrottle { .. } => {
             ask_brokers(&context.kafka_of(cluster).admin, action).await.map_err(StepError::Brokers)
         }
     }
@@ -111,13 +111,13 @@ async fn perform(context: &Context, cluster: &Cluster, action: &Action) -> Resul
 /// Steps that are the brokers' to do.
 async fn ask_brokers(admin: &Admin, action: &Action) -> Result<Note, String> {
     match action {
-        Action::Move { moves, bytes_per_second, text } => {
+        Action::Move { moves, bytes_per_second, text, reason } => {
             moves::start(admin, moves, *bytes_per_second).await?;
-            Ok(Note::normal(Reason::ScalingDown, text.clone()))
+            Ok(Note::normal(*reason, text.clone()))
         }
-        Action::Unthrottle(topics) => {
+        Action::Unthrottle { topics, reason } => {
             moves::unthrottle(admin, topics).await?;
-            Ok(Note::normal(Reason::ScalingDown, action.to_string()))
+            Ok(Note::normal(*reason, action.to_string()))
         }
         Action::SetOnBrokers(settings) => {
             brokers::set(admin, settings).await?;
@@ -140,7 +140,7 @@ fn failure(action: &Action, error: &StepError) -> Failure {
             (ConditionType::Ready, Reason::KubernetesError)
         }
         Action::LabelPod { .. } | Action::MarkClaim { .. } => (ConditionType::Ready, Reason::KubernetesError),
-        Action::SetOnBrokers(_) | Action::Move { .. } | Action::Unthrottle(_) | Action::Unregister { .. } => {
+        Action::SetOnBrokers(_) | Action::Move { .. } | Action::Unthrottle { .. } | Action::Unregister { .. } => {
             (ConditionType::Ready, Reason::KafkaError)
         }
     };

@@ -8,6 +8,7 @@ mod dynamic;
 mod lost;
 mod observe;
 mod plan;
+mod rebalance;
 mod report;
 mod roll;
 mod room;

@@ -20,7 +20,7 @@ use super::lost::{self, Lost};
 use super::roll::{self, Marks};
 use super::scale::{self, BROKER_ANNOTATION};
 use super::settled::Settled;
-use super::{dynamic, windows};
+use super::{dynamic, rebalance, windows};
 use crate::context::Context;
 use crate::kafka::KafkaCluster;
 use crate::kafka::brokers::{self, BrokersSeen};
@@ -40,7 +40,7 @@ pub(crate) struct Observed {
     pub(crate) reports: BTreeMap<String, Result<BrokerStatus, String>>,
     /// What the brokers say of the whole cluster; asked only when something is to be done that depends on it.
     pub(crate) brokers: Option<Result<BrokersSeen, String>>,
-    /// What a scale-down goes by; asked only during one.
+    /// What a scale-down or a rebalance goes by; asked only during one.
     pub(crate) moves: Option<Result<MovesSeen, String>>,
     /// What is set on all brokers while they run; asked only where the file has such settings and a broker is ready.
     pub(crate) set_on_brokers: Option<Result<Settings, String>>,
@@ -121,10 +121,11 @@ pub(crate) async fn observe(context: &Context, cluster: &Cluster, now: Timestamp
         template.is_some_and(|template| roll::asks_brokers(&observed.pods, cluster.spec.replicas, &template, closed));
     let settled = Settled::of(cluster, &observed);
     let scales = any_ready && scale::asks_brokers(cluster, &settled, &observed);
-    if rolls || scales {
+    let moves = scales || (any_ready && rebalance::asks_brokers(cluster, &settled, &observed));
+    if rolls || moves {
         ask_brokers(&kafka, &mut observed).await;
     }
-    if let (true, Some(Ok(seen))) = (scales, &observed.brokers) {
+    if let (true, Some(Ok(seen))) = (moves, &observed.brokers) {
         let topics = seen.partitions.iter().map(|partition| partition.topic.as_str()).collect();
         observed.moves = Some(moves::look(&kafka.admin, &topics, &scale::leaving(cluster, &settled)).await);
     }

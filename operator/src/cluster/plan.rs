@@ -20,7 +20,7 @@ use super::disks::{self, Growth};
 use super::observe::{Observed, RackSeen};
 use super::roll::{Replacement, Situation};
 use super::settled::{self, Settled};
-use super::{dynamic, report, roll, room, scale, tuning, windows};
+use super::{dynamic, rebalance, report, roll, room, scale, tuning, windows};
 use crate::kafka::moves::Move;
 use crate::kube::apply::{self, Child, Need};
 use crate::kube::events::Note;
@@ -55,9 +55,13 @@ pub(crate) enum Action {
         moves: Vec<Move>,
         bytes_per_second: i64,
         text: String,
+        reason: Reason,
     },
     /// Takes the throttle of moves away, from these topics and from all brokers.
-    Unthrottle(BTreeSet<String>),
+    Unthrottle {
+        topics: BTreeSet<String>,
+        reason: Reason,
+    },
     /// Notes on a claim what has become of its broker.
     MarkClaim {
         name: String,
@@ -83,7 +87,7 @@ impl fmt::Display for Action {
                 let moves = moves.iter().map(|one| format!("{}-{} to {:?}", one.topic, one.index, one.to));
                 write!(f, "move {}", moves.collect::<Vec<_>>().join(", "))
             }
-            Self::Unthrottle(topics) => write!(f, "take the throttle off {} topics", topics.len()),
+            Self::Unthrottle { topics, .. } => write!(f, "take the throttle off {} topics", topics.len()),
             Self::MarkClaim { name, mark } => write!(f, "mark claim {name} {}", mark.unwrap_or("in use")),
             Self::Unregister { id, claims, delete } => {
                 let claims = claims.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
@@ -112,6 +116,8 @@ pub(crate) struct Steps {
     pub(crate) actions: Vec<Action>,
     /// Why it is not ready, the gravest first.
     pub(crate) blockers: Vec<Refusal>,
+    /// Partitions move to brokers that have too few.
+    pub(crate) rebalancing: bool,
 }
 
 pub(crate) fn plan(
@@ -127,10 +133,12 @@ pub(crate) fn plan(
     let settled = Settled::of(cluster, observed);
     let refusal = settled::refuse(cluster.spec.replicas, &settled);
     let refusal = refusal.map_or(Ok(()), |message| Err((Reason::NotSupported, message)));
-    let (steps, refused) = match refusal.and(desired) {
+    let (mut steps, refused) = match refusal.and(desired) {
         Ok(children) => (steps(cluster, &children, observed, &settled, &disks.growths, now), false),
         // Disks grow nevertheless: they may be why the configuration was touched at all.
-        Err(refusal) => (Steps { actions: growing(&disks.growths).collect(), blockers: vec![refusal] }, true),
+        Err(refusal) => {
+            (Steps { actions: growing(&disks.growths).collect(), blockers: vec![refusal], ..Steps::default() }, true)
+        }
     };
     let paused = cluster.spec.paused.unwrap_or(false);
     let by_id = by_id(observed);
@@ -149,9 +157,10 @@ pub(crate) fn plan(
     let previous = cluster.status.as_ref().map(|status| &status.conditions);
     let notes = status::changes(previous, &reports);
     let conditions = status::conditions(previous, &reports, cluster.metadata.generation, now);
-    let actions = if paused { Vec::new() } else { steps.actions };
+    let actions = if paused { Vec::new() } else { std::mem::take(&mut steps.actions) };
     let status = ClusterStatus {
         draining: scale::draining(cluster, &settled, observed),
+        rebalancing: steps.rebalancing,
         ..report::status(cluster, observed, defaults, conditions)
     };
     // What holds evictions goes by without a change that is watched.
@@ -219,6 +228,7 @@ fn steps(
     settings_step(&mut steps, children, observed);
     let rolling = steps.blockers.iter().any(|(reason, _)| !matches!(reason, Reason::DiskResizing | Reason::NodeLost));
     scale::step(&mut steps, cluster, settled, observed, rolling);
+    rebalance::step(&mut steps, cluster, settled, observed, rolling);
     steps
 }
 
@@ -326,11 +336,15 @@ fn ready(cluster: &Cluster, observed: &Observed, blocker: Option<&Refusal>) -> C
     let report = |state: bool, reason, message| ConditionReport::new(ConditionType::Ready, state, reason, message);
     let missing = missing(cluster, observed);
     match blocker {
-        // A disk that grows keeps no broker from serving: `DisksInForce` tells of it.
-        Some((Reason::BrokersStarting | Reason::DiskResizing, _)) | None if !missing.is_empty() => {
+        // What moves or grows keeps no broker from serving: `Progressing` and `DisksInForce` tell of it.
+        Some((Reason::BrokersStarting | Reason::DiskResizing | Reason::Rebalancing, _)) | None
+            if !missing.is_empty() =>
+        {
             report(false, Reason::BrokersStarting, missing.join("; "))
         }
-        Some((reason, message)) if *reason != Reason::DiskResizing => report(false, *reason, message.clone()),
+        Some((reason, message)) if !matches!(reason, Reason::DiskResizing | Reason::Rebalancing) => {
+            report(false, *reason, message.clone())
+        }
         _ => {
             let replicas = cluster.spec.replicas;
             report(true, Reason::AsSpecified, format!("{replicas} of {replicas} brokers run"))

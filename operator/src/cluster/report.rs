@@ -33,6 +33,7 @@ pub(crate) fn status(
         threads: (threads != forebay_crds::cluster::Threads::default()).then_some(threads),
         reclaim_policy: Some(cluster.spec.effective_reclaim_policy()),
         draining: Vec::new(),
+        rebalancing: false,
         brokers: observed.pods.iter().map(|pod| broker(cluster, pod, observed.reports.get(&pod.name))).collect(),
         conditions,
     }

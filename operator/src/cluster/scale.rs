@@ -78,11 +78,12 @@ pub(crate) fn unmark(cluster: &Cluster, observed: &Observed) -> Vec<Action> {
 /// The scale-down's next step. `rolling`: a roll is under way, which goes first.
 pub(crate) fn step(steps: &mut Steps, cluster: &Cluster, settled: &Settled, observed: &Observed, rolling: bool) {
     let (Some(brokers), Some(moves)) = (&observed.brokers, &observed.moves) else { return };
+    if !asks_brokers(cluster, settled, observed) {
+        return;
+    }
     let leaving = leaving(cluster, settled);
     let emptied = emptied(cluster, observed);
-    let not_ready: Vec<i32> = (0..cluster.spec.replicas)
-        .filter(|id| !observed.pods.iter().any(|pod| pod.ordinal == *id && pod.ready && !pod.deleting))
-        .collect();
+    let not_ready = not_ready(cluster, observed);
     let situation = Situation {
         staying: cluster.spec.replicas,
         leaving: &leaving,
@@ -105,12 +106,12 @@ pub(crate) fn step(steps: &mut Steps, cluster: &Cluster, settled: &Settled, obse
         Step::Wait(why) => say(Reason::ScalingDown, why),
         Step::Move { moves, text } => {
             say(Reason::ScalingDown, text.clone());
-            let said = cluster.spec.moves.as_ref().and_then(|moves| moves.bytes_per_second);
-            steps.actions.push(Action::Move { moves, bytes_per_second: said.unwrap_or(BYTES_PER_SECOND), text });
+            let bytes_per_second = bytes_per_second(cluster);
+            steps.actions.push(Action::Move { moves, bytes_per_second, text, reason: Reason::ScalingDown });
         }
         Step::Unthrottle { topics, text } => {
             say(Reason::ScalingDown, text);
-            steps.actions.push(Action::Unthrottle(topics));
+            steps.actions.push(Action::Unthrottle { topics, reason: Reason::ScalingDown });
         }
         Step::Emptied(ids) => {
             say(Reason::ScalingDown, format!("brokers {ids:?} are empty and stop"));
@@ -131,6 +132,17 @@ pub(crate) fn step(steps: &mut Steps, cluster: &Cluster, settled: &Settled, obse
             steps.actions.extend(claims.map(|claim| Action::MarkClaim { name: claim.name.clone(), mark: None }));
         }
     }
+}
+
+/// Brokers that stay and are not ready.
+pub(crate) fn not_ready(cluster: &Cluster, observed: &Observed) -> Vec<i32> {
+    let ready = |id: &i32| observed.pods.iter().any(|pod| pod.ordinal == *id && pod.ready && !pod.deleting);
+    (0..cluster.spec.replicas).filter(|id| !ready(id)).collect()
+}
+
+/// How fast partitions move.
+pub(crate) fn bytes_per_second(cluster: &Cluster) -> i64 {
+    cluster.spec.moves.as_ref().and_then(|moves| moves.bytes_per_second).unwrap_or(BYTES_PER_SECOND)
 }
 
 /// What leaving brokers hold, and what is free on those that stay.

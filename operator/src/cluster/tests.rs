@@ -201,7 +201,7 @@ fn observed(given: &Given) -> Observed {
     });
     observed.moves = given.moves.clone().map(|moves| {
         Ok(MovesSeen {
-            moving: moves.moving.into_iter().collect(),
+            moving: moves.moving.into_iter().map(|partition| (partition, Vec::new())).collect(),
             throttled: moves.throttled.into_iter().collect(),
             bytes_per_second: moves.bytes_per_second,
             on_disks: moves.on_disks,

@@ -1,4 +1,4 @@
-//! One look at what a scale-down goes by: which partitions are on their way, which topics are throttled for it, what
+//! One look at what a scale-down or a rebalance goes by: which partitions are on their way, which topics are throttled for it, what
 //! leaving brokers still have on their disks, who is registered. And the requests that move partitions.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,11 +15,14 @@ const THROTTLED_RATES: [&str; 2] = ["leader.replication.throttled.rate", "follow
 /// All replicas of a topic. Tools write lists, which are theirs.
 const ALL_REPLICAS: &str = "*";
 
-/// What a scale-down goes by.
+/// Partitions on their way at a time: each takes room on a disk and in the brokers' attention.
+pub(crate) const MOVES_AT_ONCE: usize = 100;
+
+/// What a scale-down or a rebalance goes by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MovesSeen {
-    /// Partitions on their way to other brokers.
-    pub(crate) moving: BTreeSet<(String, i32)>,
+    /// Partitions on their way to other brokers, and the brokers that each will be on.
+    pub(crate) moving: BTreeMap<(String, i32), Vec<i32>>,
     /// Topics whose moves are throttled by the operator.
     pub(crate) throttled: BTreeSet<String>,
     /// The rate in force on all brokers, if there is one.
@@ -70,7 +73,11 @@ pub(crate) async fn look(admin: &Admin, topics: &BTreeSet<&str>, leaving: &[i32]
         let dirs = admin.describe_log_dirs(BrokerId(*id)).await.map_err(text)?;
         on_disks.insert(*id, dirs.iter().flatten().map(|dir| dir.replicas.len()).sum());
     }
-    let moving = moving.into_keys().map(|partition| (partition.topic, partition.partition)).collect();
+    let moving = moving.into_iter().map(|(partition, one)| {
+        let stays = one.replicas.iter().filter(|id| !one.removing.contains(id));
+        ((partition.topic, partition.partition), stays.map(|id| id.0).collect())
+    });
+    let moving = moving.collect();
     Ok(MovesSeen { moving, throttled, bytes_per_second, on_disks, at_work })
 }
 

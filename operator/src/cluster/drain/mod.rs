@@ -10,10 +10,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::kafka::brokers::{BrokersSeen, PartitionSeen, some_of};
-use crate::kafka::moves::{Move, MovesSeen};
-
-/// Partitions on their way at a time: each takes room on a disk and in the brokers' attention.
-const MOVES_AT_ONCE: usize = 100;
+use crate::kafka::moves::{MOVES_AT_ONCE, Move, MovesSeen};
 
 /// What is looked at.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +98,7 @@ fn drain(situation: &Situation<'_>, brokers: &BrokersSeen, moves: &MovesSeen) ->
     let left: Vec<&PartitionSeen> =
         brokers.partitions.iter().filter(|partition| partition.replicas.iter().any(leaves)).collect();
     let who = ids(situation.leaving);
-    let is_moving = |partition: &PartitionSeen| moves.moving.contains(&(partition.topic.clone(), partition.index));
+    let is_moving = |partition: &PartitionSeen| moves.moving.contains_key(&(partition.topic.clone(), partition.index));
     let waiting: Vec<&PartitionSeen> = left.iter().copied().filter(|partition| !is_moving(partition)).collect();
     let text = format!("{who}: {} partitions left, {} of them on their way", left.len(), left.len() - waiting.len());
     let free = MOVES_AT_ONCE.saturating_sub(moves.moving.len());
@@ -123,9 +120,13 @@ fn drain(situation: &Situation<'_>, brokers: &BrokersSeen, moves: &MovesSeen) ->
 }
 
 /// What can't work, and what to do instead.
-fn impossible(situation: &Situation<'_>, brokers: &BrokersSeen, moving: &BTreeSet<(String, i32)>) -> Option<String> {
+fn impossible(
+    situation: &Situation<'_>,
+    brokers: &BrokersSeen,
+    moving: &BTreeMap<(String, i32), Vec<i32>>,
+) -> Option<String> {
     let staying = usize::try_from(situation.staying).unwrap_or(0);
-    let at_rest = |partition: &&PartitionSeen| !moving.contains(&(partition.topic.clone(), partition.index));
+    let at_rest = |partition: &&PartitionSeen| !moving.contains_key(&(partition.topic.clone(), partition.index));
     // One on its way has those that it goes to beside those that it leaves.
     let too_wide = brokers.partitions.iter().filter(|one| one.replicas.len() > staying).filter(at_rest);
     let topics = some_of(too_wide.map(|partition| partition.topic.as_str()));

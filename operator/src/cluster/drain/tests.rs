@@ -58,7 +58,7 @@ fn step_of(case: &Case) -> Step {
     let brokers = if case.unreachable { Err("no answer".to_owned()) } else { Ok(brokers) };
     let rack = |id: &i32| (*id, case.racks.get(id).cloned());
     let moves = Ok(MovesSeen {
-        moving: case.moving.iter().map(|index| ("t".to_owned(), *index)).collect(),
+        moving: case.moving.iter().map(|index| (("t".to_owned(), *index), Vec::new())).collect(),
         throttled: case.throttled.then(|| "t".to_owned()).into_iter().collect(),
         bytes_per_second: None,
         on_disks: case.on_disks.clone(),
