@@ -29,6 +29,8 @@ pub(crate) struct Api {
     events: Mutex<Vec<String>>,
     /// A path that is refused.
     refuses: Option<&'static str>,
+    pods: Mutex<Vec<Value>>,
+    claims: Mutex<Vec<Value>>,
 }
 
 /// A status is written to an object that has a spec: it must decode.
@@ -53,13 +55,14 @@ impl Api {
         } else if *method != Method::GET {
             self.writes.lock().push(format!("{method} {path}"));
         }
-        if self.refuses.is_some_and(|refused| path.ends_with(refused) && *method == Method::PATCH) {
+        if self.refuses.is_some_and(|refused| path.ends_with(refused) && *method != Method::GET) {
             return refusal(403, "Forbidden", "not allowed here");
         }
         let mut objects = self.objects.lock();
         match *method {
             Method::GET if path.ends_with("/pods") || path.ends_with("/persistentvolumeclaims") => {
-                (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": []}))
+                let items = if path.ends_with("/pods") { &self.pods } else { &self.claims };
+                (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": *items.lock()}))
             }
             Method::GET => {
                 objects.get(path).map_or_else(|| refusal(404, "NotFound", "not found"), |object| (200, object.clone()))
@@ -88,6 +91,7 @@ impl Api {
                 }
                 (200, object.clone())
             }
+            Method::DELETE => (200, json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})),
             _ => (201, body),
         }
     }
@@ -228,4 +232,70 @@ async fn a_topic_whose_brokers_do_not_answer_is_kept_and_says_so() {
     let objects = api.objects.lock();
     let conditions = objects["/apis/forebay.dev/v1alpha1/namespaces/n/topics/t"]["status"]["conditions"].to_string();
     assert!(conditions.contains("ClusterNotReachable") && conditions.contains("127.0.0.1:1"), "{conditions}");
+}
+
+/// Broker 0 of one can't be placed: its claim's volume is on node n1, which is not there.
+fn with_a_lost_node(refuses: Option<&'static str>) -> Arc<Api> {
+    let api = Arc::new(Api { refuses, ..Api::default() });
+    let since = "2020-01-01T00:00:00Z";
+    let unplaced =
+        json!({"type": "PodScheduled", "status": "False", "message": "no node", "lastTransitionTime": since});
+    api.pods.lock().push(json!({
+        "metadata": {"name": "c-broker-0", "uid": "pod-uid", "labels": {"controller-revision-hash": "r"}},
+        "status": {"conditions": [unplaced]},
+    }));
+    let size = json!({"storage": "1Gi"});
+    api.claims.lock().push(json!({
+        "metadata": {"name": "data-c-broker-0", "uid": "claim-uid"},
+        "spec": {"volumeName": "v", "resources": {"requests": size}},
+        "status": {"capacity": size},
+    }));
+    let term = json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}]});
+    let volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"},
+        "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}},
+    });
+    api.objects.lock().insert("/api/v1/persistentvolumes/v".to_owned(), volume);
+    api
+}
+
+#[tokio::test]
+async fn a_lost_disk_that_may_be_the_only_one_is_told_and_nothing_is_deleted() {
+    let api = with_a_lost_node(None);
+    let context = context(&api);
+    for _ in 0..2 {
+        cluster::reconcile(cluster_replacing(&api), Arc::clone(&context)).await.unwrap();
+    }
+    assert!(api.written().iter().all(|write| write.starts_with("PATCH")));
+    for _ in 0..3 {
+        cluster::reconcile(cluster_replacing(&api), Arc::clone(&context)).await.unwrap();
+        assert_eq!(api.written(), Vec::<String>::new(), "told once");
+    }
+    let stored = api.objects.lock()[CLUSTER_PATH]["status"]["conditions"].to_string();
+    assert!(stored.contains("NodeLost") && stored.contains("its records may be nowhere else"), "{stored}");
+}
+
+/// The Cluster of the tests with `onNodeLost: Replace`.
+fn cluster_replacing(api: &Api) -> Arc<DeserializeGuard<Cluster>> {
+    let stored = cluster_as_stored(api);
+    let mut cluster = stored.0.as_ref().unwrap().clone();
+    cluster.spec.on_node_lost = Some(forebay_crds::cluster::OnNodeLost::Replace);
+    Arc::new(DeserializeGuard(Ok(cluster)))
+}
+
+#[tokio::test]
+async fn a_disk_is_given_up_claims_first_and_a_refusal_leaves_the_pod() {
+    const CLAIM: &str = "/api/v1/namespaces/n/persistentvolumeclaims/data-c-broker-0";
+    for refuses in [None, Some("/data-c-broker-0")] {
+        let api = with_a_lost_node(refuses);
+        let context = context(&api);
+        let cluster: Cluster = serde_json::from_value(cluster_object()).unwrap();
+        let failed = cluster::replace_disk(&context, &cluster, ("c-broker-0", "data-c-broker-0")).await;
+        let mut expected = vec![format!("DELETE {CLAIM}")];
+        if refuses.is_none() {
+            expected.push("DELETE /api/v1/namespaces/n/pods/c-broker-0".to_owned());
+        }
+        assert_eq!(api.written(), expected);
+        assert_eq!(failed.len(), usize::from(refuses.is_some()), "{failed:?}");
+    }
 }

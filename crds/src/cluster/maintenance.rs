@@ -39,6 +39,16 @@ pub struct Rack {
     pub node_label: String,
 }
 
+/// What becomes of a broker whose local disk is on a node that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::values::without_description)]
+pub enum OnNodeLost {
+    /// It waits for the node; `Ready` says so.
+    Wait,
+    /// It begins anew on another node.
+    Replace,
+}
+
 /// How partitions are moved between brokers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

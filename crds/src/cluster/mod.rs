@@ -7,7 +7,7 @@ mod maintenance;
 mod pod;
 mod status;
 
-pub use maintenance::{Day, MaintenanceWindow, Moves, Rack};
+pub use maintenance::{Day, MaintenanceWindow, Moves, OnNodeLost, Rack};
 pub use pod::PodTemplate;
 pub use status::{
     BrokerState, BrokerStatus, ClusterStatus, DiskInForce, FlushInForce, KernelInForce, NofileInForce, ThreadsInForce,
@@ -66,7 +66,7 @@ pub struct ClusterSpec {
     pub image_pull_policy: Option<ImagePullPolicy>,
     /// The disks of each broker. Partitions are spread over them. A disk can be added and can grow; it can't shrink, change its class or be removed.
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
-    #[x_kube(validation = Rule::new("oldSelf.all(old, self.exists(disk, disk.name == old.name))").message("a disk can't be removed: the partitions on it would be lost; create a second Cluster and move the topics"))]
+    #[x_kube(validation = Rule::new("oldSelf.all(old, self.exists(disk, disk.name == old.name))").message("a disk can't be removed: brokers move no partitions between their disks, and those on it would be lost; make a second Cluster without it and copy the topics there"))]
     pub disks: Vec<Disk>,
     /// Thread counts; computed from the CPU limit when left out. `status.threads` has what was chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,6 +103,11 @@ pub struct ClusterSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub maintenance_windows: Vec<MaintenanceWindow>,
+    /// What becomes of a broker whose local disk is on a node that is off Kubernetes' list. `Wait` (used when left out): it waits for the
+    /// node. `Replace`: its claim and its pod are deleted, and it begins anew on another node and copies its partitions; one broker at a
+    /// time, when all others are ready and every partition of it has the in-sync replicas that it needs on them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_node_lost: Option<OnNodeLost>,
     /// How partitions are moved when brokers are taken away or added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moves: Option<Moves>,

@@ -81,6 +81,13 @@ async fn perform(context: &Context, cluster: &Cluster, action: &Action) -> Resul
             apply::delete_pod(client, &namespace, &one.name, &one.uid).await?;
             Ok(Note::normal(one.reason, one.why.clone()))
         }
+        Action::ReplaceDisk { pod, uid, claims, text } => {
+            for (name, uid) in claims {
+                apply::delete_claim(client, &namespace, name, uid).await?;
+            }
+            apply::delete_pod(client, &namespace, pod, uid).await?;
+            Ok(Note::warning(Reason::NodeLost, text.clone()))
+        }
         Action::MarkClaim { name, mark } => {
             apply::annotate_claim(client, &namespace, name, BROKER_ANNOTATION, *mark).await?;
             Ok(Note::normal(Reason::ScalingDown, action.to_string()))
@@ -136,10 +143,12 @@ fn failure(action: &Action, error: &StepError) -> Failure {
     };
     let (condition, reason) = match action {
         Action::GrowClaim(_) => (ConditionType::DisksInForce, Reason::DiskResizeRefused),
-        Action::Apply(_) | Action::OrphanSet { .. } | Action::ReplacePod(_) => {
-            (ConditionType::Ready, Reason::KubernetesError)
-        }
-        Action::LabelPod { .. } | Action::MarkClaim { .. } => (ConditionType::Ready, Reason::KubernetesError),
+        Action::Apply(_)
+        | Action::OrphanSet { .. }
+        | Action::ReplacePod(_)
+        | Action::LabelPod { .. }
+        | Action::MarkClaim { .. }
+        | Action::ReplaceDisk { .. } => (ConditionType::Ready, Reason::KubernetesError),
         Action::SetOnBrokers(_) | Action::Move { .. } | Action::Unthrottle { .. } | Action::Unregister { .. } => {
             (ConditionType::Ready, Reason::KafkaError)
         }

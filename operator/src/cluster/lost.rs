@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use kube::{Api, Client};
 
 use super::observe::{ClaimSeen, PodSeen};
+use super::rebind::LostSeen;
 
 /// The label by which local volumes name their node.
 const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
@@ -14,8 +15,8 @@ const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 pub(crate) enum Lost {
     /// As far as can be seen it does not.
     No,
-    /// It does; the text says so, and the way out.
-    Yes(String),
+    /// It does.
+    Yes(LostSeen),
     /// The operator could not look; the text says why.
     Unknown(String),
 }
@@ -25,14 +26,20 @@ pub(crate) async fn look(client: &Client, pod: &PodSeen, claims: &[&ClaimSeen]) 
     if pod.node.is_some() || pod.message.is_none() {
         return Lost::No;
     }
+    let mut lost = LostSeen::default();
     for claim in claims {
         match gone(client, claim).await {
             Ok(nodes) if nodes.is_empty() => {}
-            Ok(nodes) => return Lost::Yes(text(&pod.name, &claim.name, &nodes)),
+            Ok(nodes) => {
+                lost.claims.push((claim.name.clone(), claim.uid.clone()));
+                lost.nodes.extend(nodes);
+            }
             Err(error) => return Lost::Unknown(unreadable(&error)),
         }
     }
-    Lost::No
+    lost.nodes.sort();
+    lost.nodes.dedup();
+    if lost.claims.is_empty() { Lost::No } else { Lost::Yes(lost) }
 }
 
 /// The nodes that a claim's volume can only be used on, when all of them are gone.
@@ -58,13 +65,6 @@ pub(crate) fn unreadable(error: &kube::Error) -> String {
         }
         other => format!("nodes and volumes could not be read: {other}"),
     }
-}
-
-fn text(pod: &str, claim: &str, nodes: &[String]) -> String {
-    format!(
-        "{pod}: its disk {claim} is on node {}, which is gone. If the node comes back, so does the broker. If not, and its partitions have other replicas: delete the claim, then the pod; the broker begins anew and copies them",
-        nodes.join(", ")
-    )
 }
 
 /// The nodes that a volume can only be used on.

@@ -9,6 +9,7 @@ mod lost;
 mod observe;
 mod plan;
 mod rebalance;
+mod rebind;
 mod report;
 mod roll;
 mod room;
@@ -69,4 +70,17 @@ async fn one(cluster: &Cluster, context: &Context) -> Result<Done, ReconcileErro
     }
     let requeue = if failures.is_empty() { plan.requeue } else { Requeue::Backoff };
     Ok(Done { changed: is_new || !plan.actions.is_empty(), requeue })
+}
+
+/// Gives up the disk of a broker, as a plan would have it: for tests of what is asked of the API. What failed is returned.
+#[cfg(test)]
+pub(crate) async fn replace_disk(
+    context: &Context,
+    cluster: &Cluster,
+    (pod, claim): (&str, &str),
+) -> Vec<forebay_crds::Reason> {
+    let claims = vec![(claim.to_owned(), "claim-uid".to_owned())];
+    let action =
+        plan::Action::ReplaceDisk { pod: pod.to_owned(), uid: "pod-uid".to_owned(), claims, text: String::new() };
+    apply::apply(context, cluster, &[action]).await.into_iter().map(|failure| failure.reason).collect()
 }

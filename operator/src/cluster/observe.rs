@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use forebay_broker_config::Settings;
 use forebay_broker_config::status::BrokerStatus;
 use forebay_crds::Cluster;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, PodCondition, PodStatus, Service};
 use k8s_openapi::api::{apps::v1::StatefulSet, policy::v1::PodDisruptionBudget};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ApiResource, ListParams};
@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use super::build::{self, RESTART_ANNOTATION, config_map, labels};
 use super::lost::{self, Lost};
+use super::rebind::{self, LostSeen};
 use super::roll::{self, Marks};
 use super::scale::{self, BROKER_ANNOTATION};
 use super::settled::Settled;
@@ -99,8 +100,10 @@ pub(crate) struct PodSeen {
     /// What it was made from.
     pub(crate) marks: Marks,
     pub(crate) rack: RackSeen,
-    /// It can't be placed, as the node of its disk is gone: the text says so, and the way out.
-    pub(crate) lost: Option<String>,
+    /// It can't be placed, as the node of its disk is gone.
+    pub(crate) lost: Option<LostSeen>,
+    /// Since when it can't be placed.
+    pub(crate) unplaced_since: Option<Timestamp>,
     /// Its annotation asks for a restart.
     pub(crate) restart_requested: bool,
     /// Why it is not ready, in Kubernetes' words.
@@ -122,7 +125,8 @@ pub(crate) async fn observe(context: &Context, cluster: &Cluster, now: Timestamp
     let settled = Settled::of(cluster, &observed);
     let scales = any_ready && scale::asks_brokers(cluster, &settled, &observed);
     let moves = scales || (any_ready && rebalance::asks_brokers(cluster, &settled, &observed));
-    if rolls || moves {
+    let replaces = any_ready && rebind::asks_brokers(cluster, &observed);
+    if rolls || moves || replaces {
         ask_brokers(&kafka, &mut observed).await;
     }
     if let (true, Some(Ok(seen))) = (moves, &observed.brokers) {
@@ -176,7 +180,7 @@ async fn kubernetes(client: &Client, cluster: &Cluster) -> Result<Observed, Reco
     for pod in &mut observed.pods {
         match lost::look(client, pod, &scale::claims_of(cluster, &observed.claims, pod.ordinal)).await {
             Lost::No => {}
-            Lost::Yes(text) => pod.lost = Some(text),
+            Lost::Yes(lost) => pod.lost = Some(lost),
             Lost::Unknown(why) => pod.message = pod.message.take().map(|message| format!("{message} ({why})")),
         }
     }
@@ -228,15 +232,25 @@ fn pod_seen(pod: &Pod) -> Option<PodSeen> {
         restart_requested: pod.annotations().contains_key(RESTART_ANNOTATION),
         rack: RackSeen::None,
         lost: None,
-        message: pod_message(&status),
+        unplaced_since: unplaced(&status).and_then(|condition| Some(condition.last_transition_time.as_ref()?.0)),
+        message: disrupted(&status).or_else(|| pod_message(&status)),
         name,
     })
 }
 
+/// Who takes the pod away, in Kubernetes' words: an eviction, or a node that does not answer.
+fn disrupted(status: &PodStatus) -> Option<String> {
+    let disrupted = status.conditions.iter().flatten().find(|c| c.type_ == "DisruptionTarget" && c.status == "True");
+    disrupted.and_then(|condition| condition.message.clone().or_else(|| condition.reason.clone()))
+}
+
+fn unplaced(status: &PodStatus) -> Option<&PodCondition> {
+    status.conditions.iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False")
+}
+
 /// The most telling reason: why it can't be placed, or why its container does not run.
-fn pod_message(status: &k8s_openapi::api::core::v1::PodStatus) -> Option<String> {
-    let unplaced = status.conditions.iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
-    if let Some(condition) = unplaced {
+fn pod_message(status: &PodStatus) -> Option<String> {
+    if let Some(condition) = unplaced(status) {
         return Some(condition.message.clone().or_else(|| condition.reason.clone()).unwrap_or_default());
     }
     let containers = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());

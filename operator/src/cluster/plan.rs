@@ -20,7 +20,7 @@ use super::disks::{self, Growth};
 use super::observe::{Observed, RackSeen};
 use super::roll::{Replacement, Situation};
 use super::settled::{self, Settled};
-use super::{dynamic, rebalance, report, roll, room, scale, tuning, windows};
+use super::{dynamic, rebalance, rebind, report, roll, room, scale, tuning, windows};
 use crate::kafka::moves::Move;
 use crate::kube::apply::{self, Child, Need};
 use crate::kube::events::Note;
@@ -48,6 +48,13 @@ pub(crate) enum Action {
         uid: String,
     },
     ReplacePod(Replacement),
+    /// Gives up the disk of a broker whose node is lost: its claims (name, uid), then its pod.
+    ReplaceDisk {
+        pod: String,
+        uid: String,
+        claims: Vec<(String, String)>,
+        text: String,
+    },
     /// Changes settings while the brokers run.
     SetOnBrokers(Settings),
     /// Moves partitions, no faster than that.
@@ -83,6 +90,10 @@ impl fmt::Display for Action {
             Self::LabelPod { name, label, value, .. } => write!(f, "label pod {name} {label}={value}"),
             Self::OrphanSet { name, .. } => write!(f, "orphan StatefulSet/{name}"),
             Self::ReplacePod(one) => write!(f, "replace pod {}", one.name),
+            Self::ReplaceDisk { pod, claims, .. } => {
+                let claims = claims.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+                write!(f, "delete claims {claims} and pod {pod}")
+            }
             Self::Move { moves, .. } => {
                 let moves = moves.iter().map(|one| format!("{}-{} to {:?}", one.topic, one.index, one.to));
                 write!(f, "move {}", moves.collect::<Vec<_>>().join(", "))
@@ -205,7 +216,7 @@ fn steps(
     let mut steps = Steps::default();
     // IMPORTANT: before everything else. A full disk may be why nothing else works.
     steps.actions.extend(growing(growths));
-    steps.blockers.extend(observed.pods.iter().filter_map(|pod| Some((Reason::NodeLost, pod.lost.clone()?))));
+    rebind::step(&mut steps, cluster, observed, now);
     // Its broker reads it when it starts.
     let label = |rack: &Rack| rack.node_label.clone();
     steps.actions.extend(observed.pods.iter().filter_map(|pod| {
@@ -321,7 +332,10 @@ fn roll_step(steps: &mut Steps, cluster: &Cluster, observed: &Observed, now: Tim
 fn missing(cluster: &Cluster, observed: &Observed) -> Vec<String> {
     let one = |ordinal: i32| match observed.pods.iter().find(|pod| pod.ordinal == ordinal) {
         None => Some(format!("broker {ordinal} has no pod yet")),
-        Some(pod) if pod.deleting => Some(format!("{} is stopping", pod.name)),
+        Some(pod) if pod.deleting => {
+            let why = pod.message.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            Some(format!("{} is stopping{why}", pod.name))
+        }
         Some(pod) if !pod.ready => Some(match (&pod.message, observed.reports.get(&pod.name)) {
             (Some(message), _) => format!("{}: {message}", pod.name),
             (None, Some(Ok(status))) => report::progress(&pod.name, status),

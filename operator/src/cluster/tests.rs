@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay_broker_config::status::BrokerStatus;
 use forebay_crds::Cluster;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use super::apply::{Failure, with_failures};
 use super::build::{Defaults, broker_set_name};
 use super::observe::{ClaimSeen, Observed, PodSeen, RackSeen};
 use super::plan::{Plan, desired, plan};
+use super::rebind::LostSeen;
 use super::roll;
 use crate::kafka::brokers::{BrokersSeen, PartitionSeen};
 use crate::kafka::moves::MovesSeen;
@@ -131,7 +132,9 @@ struct Pod {
     #[serde(default)]
     ready: bool,
     message: Option<String>,
+    /// The node of its disk, which is gone.
     lost: Option<String>,
+    unplaced_seconds: Option<i64>,
     /// The rack label that the pod has.
     rack: Option<String>,
     /// The rack label of its node, which it does not have yet.
@@ -154,6 +157,25 @@ fn rack_of(pod: &Pod) -> RackSeen {
     on_pod.or(on_node).or(pod.rack_unknown.clone().map(RackSeen::Unknown)).unwrap_or_default()
 }
 
+fn pod_seen(pod: &Pod, name: String) -> PodSeen {
+    PodSeen {
+        uid: format!("uid-of-{name}"),
+        name,
+        ordinal: pod.ordinal,
+        revision: pod.revision.clone(),
+        ready: pod.ready,
+        message: pod.message.clone(),
+        lost: pod.lost.clone().map(|node| LostSeen {
+            nodes: vec![node],
+            claims: vec![(format!("data-c-broker-{}", pod.ordinal), "claim-uid".to_owned())],
+        }),
+        unplaced_since: pod.unplaced_seconds.map(|seconds| now() - SignedDuration::from_secs(seconds)),
+        rack: rack_of(pod),
+        node: Some("node-1".to_owned()),
+        ..PodSeen::default()
+    }
+}
+
 fn observed(given: &Given) -> Observed {
     let mut observed = Observed::default();
     for pod in &given.pods {
@@ -161,18 +183,7 @@ fn observed(given: &Given) -> Observed {
         if let Some(status) = &pod.status {
             observed.reports.insert(name.clone(), Ok(status.clone()));
         }
-        observed.pods.push(PodSeen {
-            uid: format!("uid-of-{name}"),
-            name,
-            ordinal: pod.ordinal,
-            revision: pod.revision.clone(),
-            ready: pod.ready,
-            message: pod.message.clone(),
-            lost: pod.lost.clone(),
-            rack: rack_of(pod),
-            node: Some("node-1".to_owned()),
-            ..PodSeen::default()
-        });
+        observed.pods.push(pod_seen(pod, name));
     }
     let before = observed.clone();
     if let Some(spec) = &given.live_spec {
