@@ -4,6 +4,7 @@
 use forebay_crds::Reason;
 use kube::Resource;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use parking_lot::Mutex;
 
 use super::apply::FIELD_MANAGER;
 
@@ -29,16 +30,32 @@ impl Note {
     }
 }
 
+/// Events that one recorder writes. It remembers those of its last minutes, to count repetitions, and walks over all of them at each
+/// new one: thousands of Topics at a time would cost memory and time.
+const EVENTS_A_RECORDER: u32 = 200;
+
 /// Writes Events.
-#[derive(Clone)]
 pub(crate) struct Events {
-    recorder: Recorder,
+    client: kube::Client,
+    reporter: Reporter,
+    /// The present recorder, and how many it has written.
+    recorder: Mutex<(Recorder, u32)>,
 }
 
 impl Events {
     pub(crate) fn new(client: kube::Client, instance: String) -> Self {
         let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: Some(instance) };
-        Self { recorder: Recorder::new(client, reporter) }
+        let recorder = Mutex::new((Recorder::new(client.clone(), reporter.clone()), 0));
+        Self { client, reporter, recorder }
+    }
+
+    fn recorder(&self) -> Recorder {
+        let mut present = self.recorder.lock();
+        if present.1 == EVENTS_A_RECORDER {
+            *present = (Recorder::new(self.client.clone(), self.reporter.clone()), 0);
+        }
+        present.1 += 1;
+        present.0.clone()
     }
 
     pub(crate) async fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, note: &Note) {
@@ -50,7 +67,7 @@ impl Events {
             action: cut(&note.text, ACTION_BYTES_MAX),
             secondary: None,
         };
-        if let Err(error) = self.recorder.publish(&event, &object.object_ref(&())).await {
+        if let Err(error) = self.recorder().publish(&event, &object.object_ref(&())).await {
             tracing::debug!(%error, reason = note.reason.as_str(), "event not written");
         }
     }
@@ -66,7 +83,22 @@ fn cut(text: &str, bytes_max: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use kube::client::Body;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_recorder_is_replaced_before_it_remembers_thousands_of_events() {
+        let answer =
+            |_: http::Request<Body>| std::future::ready(Ok::<_, Infallible>(http::Response::new(Body::empty())));
+        let events = Events::new(kube::Client::new(tower::service_fn(answer), "n"), "i".to_owned());
+        for _ in 0..=EVENTS_A_RECORDER {
+            drop(events.recorder());
+        }
+        assert_eq!(events.recorder.lock().1, 1);
+    }
 
     #[test]
     fn a_long_note_is_cut_at_a_character() {
