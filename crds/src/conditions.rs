@@ -19,6 +19,8 @@ pub enum ConditionType {
     DisksInForce,
     /// No disk is about to be full. Cluster.
     DisksHaveRoom,
+    /// Every broker has an address on each of `spec.listeners`, and tells it. Cluster with listeners.
+    ListenersReady,
 }
 
 impl ConditionType {
@@ -30,6 +32,7 @@ impl ConditionType {
             Self::TuningInForce => "TuningInForce",
             Self::DisksInForce => "DisksInForce",
             Self::DisksHaveRoom => "DisksHaveRoom",
+            Self::ListenersReady => "ListenersReady",
         }
     }
 }
@@ -171,6 +174,12 @@ reasons! {
     ConfigApplied,
     /// A restart leaves topics without a replica for a moment: they have none to spare.
     NoSpareReplica,
+    /// An address on a listener is not known yet; the message says whose, and what stands in the way.
+    AddressPending,
+    /// A broker tells clients of a listener another address.
+    AddressChanged,
+    /// A child object that is wanted no more was deleted.
+    Removed,
     /// The StatefulSet was recreated, its pods left running, because its claim templates changed.
     StatefulSetRecreated,
     /// The client settings changed.

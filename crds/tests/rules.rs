@@ -120,3 +120,59 @@ fn a_profile_has_something_to_compute_from() {
     refused_later::<ConsumerProfile>(PROFILE, "/spec/clusterRef", json!({"name": "d"}), "second ConsumerProfile");
     allowed::<ConsumerProfile>(PROFILE, "/spec/topics", json!(["t", "u"]));
 }
+
+const LISTENERS: &str = "{apiVersion: forebay.dev/v1alpha1, kind: Cluster, metadata: {name: c}, spec: {replicas: 3, \
+    disks: [{name: data, size: 10Gi}], listeners: [{name: external, port: 9094, type: NodePort}, \
+    {name: lb, port: 9095, type: LoadBalancer, loadBalancerClass: metal}, {name: pods, port: 9096, type: Internal}]}}";
+
+#[test]
+fn a_listener_keeps_away_from_the_brokers_own_ports_and_names() {
+    for port in [9092, 9093, 9644] {
+        refused::<Cluster>(LISTENERS, "/spec/listeners/0/port", json!(port), "for example 9094");
+    }
+    refused::<Cluster>(LISTENERS, "/spec/listeners/0/port", json!(9095), "each needs one of its own");
+    refused::<Cluster>(LISTENERS, "/spec/listeners/0/name", json!("controller"), "for example external");
+    allowed::<Cluster>(LISTENERS, "/spec/listeners/0/port", json!(9097));
+}
+
+#[test]
+fn a_listener_takes_only_what_its_type_has_a_use_for() {
+    let advertised = json!({"host": "b{broker}.example.com"});
+    refused::<Cluster>(
+        LISTENERS,
+        "/spec/listeners/2/advertised",
+        advertised.clone(),
+        "choose type NodePort or LoadBalancer",
+    );
+    refused::<Cluster>(LISTENERS, "/spec/listeners/0/loadBalancerClass", json!("metal"), "choose that type");
+    refused::<Cluster>(LISTENERS, "/spec/listeners/1/preferredNodeAddress", json!("Hostname"), "choose that type");
+    allowed::<Cluster>(LISTENERS, "/spec/listeners/0/advertised", advertised);
+    allowed::<Cluster>(LISTENERS, "/spec/listeners/0/preferredNodeAddress", json!("Hostname"));
+    allowed::<Cluster>(LISTENERS, "/spec/listeners/1/loadBalancerSourceRanges", json!(["10.0.0.0/8"]));
+}
+
+#[test]
+fn all_brokers_are_not_told_by_one_address() {
+    let of = |advertised: Value| verdicts::<Cluster>(LISTENERS, "/spec/listeners/0/advertised", advertised).0;
+    assert!(of(json!({"host": "proxy", "port": 443})).contains("give firstPort instead of port"));
+    assert!(of(json!({"port": 443, "firstPort": 444})).contains("give one of them"));
+    for right in [
+        json!({"host": "proxy", "firstPort": 30000}),
+        json!({"host": "b{broker}.x", "port": 443}),
+        json!({"host": "proxy"}),
+    ] {
+        assert_eq!(of(right), "");
+    }
+}
+
+#[test]
+fn a_load_balancers_class_stays_and_a_listener_may_go() {
+    refused_later::<Cluster>(LISTENERS, "/spec/listeners/1/loadBalancerClass", json!("other"), "then remove this one");
+    refused_later::<Cluster>(LISTENERS, "/spec/listeners/1/loadBalancerClass", Value::Null, "then remove this one");
+    allowed::<Cluster>(
+        LISTENERS,
+        "/spec/listeners",
+        json!([{"name": "lb", "port": 9095, "type": "LoadBalancer", "loadBalancerClass": "metal"}]),
+    );
+    allowed::<Cluster>(LISTENERS, "/spec/listeners", json!([]));
+}

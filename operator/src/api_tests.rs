@@ -60,6 +60,17 @@ impl Api {
         }
         let mut objects = self.objects.lock();
         match *method {
+            Method::GET if path.ends_with("/services") => {
+                let of_listeners = objects.iter().filter(|(name, object)| {
+                    name.starts_with(path) && object["metadata"]["labels"]["forebay.dev/listener"].is_string()
+                });
+                let items: Vec<Value> = of_listeners.map(|(_, object)| object.clone()).collect();
+                (200, json!({"kind": "ServiceList", "apiVersion": "v1", "metadata": {}, "items": items}))
+            }
+            Method::DELETE => {
+                let gone = || json!({"kind": "Status", "apiVersion": "v1", "status": "Success"});
+                (200, objects.remove(path).unwrap_or_else(gone))
+            }
             Method::GET if path.ends_with("/pods") || path.ends_with("/persistentvolumeclaims") => {
                 let items = if path.ends_with("/pods") { &self.pods } else { &self.claims };
                 (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": *items.lock()}))
@@ -91,7 +102,6 @@ impl Api {
                 }
                 (200, object.clone())
             }
-            Method::DELETE => (200, json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})),
             _ => (201, body),
         }
     }
@@ -149,7 +159,12 @@ pub(crate) fn cluster_object() -> Value {
 
 /// The Cluster as the watch would bring it: with the status that was written.
 fn cluster_as_stored(api: &Api) -> Arc<DeserializeGuard<Cluster>> {
+    cluster_with(api, &json!([]))
+}
+
+fn cluster_with(api: &Api, listeners: &Value) -> Arc<DeserializeGuard<Cluster>> {
     let mut object = cluster_object();
+    object["spec"]["listeners"] = listeners.clone();
     if let Some(stored) = api.objects.lock().get(CLUSTER_PATH) {
         object["status"] = stored["status"].clone();
     }
@@ -177,6 +192,58 @@ async fn a_new_cluster_is_applied_once_and_then_nothing_is_written() {
     }
     let metrics = context.metrics.render();
     assert!(metrics.contains("reconciles_total{kind=\"Cluster\",outcome=\"unchanged\"} 3\n"), "{metrics}");
+}
+
+#[tokio::test]
+async fn services_of_a_listener_come_and_go_with_it_and_nothing_is_written_between() {
+    let api = Arc::new(Api::default());
+    let context = context(&api);
+    let reconcile = async |listeners: &Value| {
+        cluster::reconcile(cluster_with(&api, listeners), Arc::clone(&context)).await.unwrap();
+        api.written()
+    };
+    let (none, one) = (json!([]), json!([{"name": "external", "port": 9094, "type": "LoadBalancer"}]));
+    for _ in 0..3 {
+        reconcile(&none).await;
+    }
+    assert_eq!(
+        reconcile(&one).await,
+        [
+            "PATCH /api/v1/namespaces/n/configmaps/c-broker-config",
+            "PATCH /api/v1/namespaces/n/services/c-external-bootstrap",
+            "PATCH /api/v1/namespaces/n/services/c-external-0",
+            "PATCH /apis/apps/v1/namespaces/n/statefulsets/c-broker",
+            "PATCH /apis/forebay.dev/v1alpha1/namespaces/n/clusters/c/status"
+        ]
+    );
+    reconcile(&one).await;
+    for _ in 0..3 {
+        assert_eq!(reconcile(&one).await, Vec::<String>::new());
+    }
+    assert_eq!(
+        reconcile(&none).await,
+        [
+            "PATCH /api/v1/namespaces/n/configmaps/c-broker-config",
+            "PATCH /apis/apps/v1/namespaces/n/statefulsets/c-broker",
+            "DELETE /api/v1/namespaces/n/services/c-external-0",
+            "DELETE /api/v1/namespaces/n/services/c-external-bootstrap",
+            "PATCH /apis/forebay.dev/v1alpha1/namespaces/n/clusters/c/status"
+        ]
+    );
+    reconcile(&none).await;
+    assert_eq!(reconcile(&none).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_service_of_a_listener_that_is_refused_keeps_no_broker_from_being_ready() {
+    let api = Arc::new(Api { refuses: Some("/services/c-external-0"), ..Api::default() });
+    let one = json!([{"name": "external", "port": 9094, "type": "NodePort"}]);
+    cluster::reconcile(cluster_with(&api, &one), context(&api)).await.unwrap();
+    let objects = api.objects.lock();
+    let conditions = objects[CLUSTER_PATH]["status"]["conditions"].as_array().unwrap();
+    let of = |name: &str| conditions.iter().find(|condition| condition["type"] == name).unwrap();
+    assert_eq!(of("ListenersReady")["message"], "apply Service/c-external-0: not allowed here");
+    assert_eq!(of("Ready")["reason"], "BrokersStarting");
 }
 
 #[tokio::test]

@@ -11,11 +11,12 @@ use serde_json::Value;
 use super::{ManifestError, Place};
 
 /// Broker settings that are decided here, and where the manifest has them instead.
-const OWNED: [(&str, &str); 15] = [
+const OWNED: [(&str, &str); 16] = [
     ("node.id", "brokers are numbered from 0"),
     ("broker.id", "brokers are numbered from 0"),
     ("listeners", "use --port"),
     ("advertised.listeners", "use --port"),
+    ("forebay.listeners.without.address", "brokers know their addresses here"),
     ("log.dirs", "use spec.disks"),
     ("log.dir", "use spec.disks"),
     ("num.network.threads", "use spec.threads.network"),

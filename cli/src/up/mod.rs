@@ -91,6 +91,9 @@ async fn stop_in_order(kept: Vec<Kept>) {
 fn prepare(manifests: &Manifests, data: &DataDir, args: &UpArgs) -> anyhow::Result<Vec<Broker>> {
     let spec = &manifests.cluster.spec;
     data.must_suit(spec.replicas)?;
+    if let Some(note) = settings::left_out(spec) {
+        eprintln!("note: {note}");
+    }
     let ports = (0..spec.replicas).map(|id| Ok((id, ports(args, id)?))).collect::<anyhow::Result<BTreeMap<_, _>>>()?;
     must_differ(&ports)?;
     let cluster_id = if spec.replicas > 1 { data.cluster_id()? } else { String::new() };

@@ -76,6 +76,20 @@ pub(crate) fn broker_settings(
     Some(settings)
 }
 
+/// What the manifest asks for that only Kubernetes has, for people.
+pub(crate) fn left_out(spec: &ClusterSpec) -> Option<String> {
+    let listeners: Vec<&str> = spec.listeners.iter().map(|listener| listener.name.as_str()).collect();
+    let what = match (listeners.is_empty(), spec.network_policy.is_some()) {
+        (true, false) => return None,
+        (true, true) => "spec.networkPolicy".to_owned(),
+        (false, policy) => {
+            let policy = if policy { " and spec.networkPolicy" } else { "" };
+            format!("spec.listeners ({}){policy}", listeners.join(", "))
+        }
+    };
+    Some(format!("{what}: only on Kubernetes; here clients of all kinds connect to the brokers' own ports"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,6 +115,23 @@ mod tests {
     fn ports(brokers: u16) -> BTreeMap<i32, Ports> {
         let of = |n| Ports { kafka: 9092 + n, http: 9644 + n, controller: 9192 + n };
         (0..brokers).map(|n| (i32::from(n), of(n))).collect()
+    }
+
+    #[test]
+    fn what_only_kubernetes_has_is_said_and_keeps_nothing_from_starting() {
+        let cluster = |more: &str| {
+            let text = format!(
+                "apiVersion: forebay.dev/v1alpha1\nkind: Cluster\nmetadata: {{name: demo}}\n\
+                 spec: {{replicas: 1, disks: [{{name: data, size: 1Gi}}]{more}}}\n"
+            );
+            manifest::parse(&[("demo.yaml".to_owned(), text)]).unwrap().cluster
+        };
+        assert_eq!(left_out(&cluster("").spec), None);
+        let with = cluster(", listeners: [{name: external, port: 9094, type: NodePort}], networkPolicy: {}");
+        let said = left_out(&with.spec).unwrap();
+        assert!(said.starts_with("spec.listeners (external) and spec.networkPolicy: only on Kubernetes"), "{said}");
+        let settings = broker_settings(&with.spec, 0, Path::new("/d"), &ports(1), "").unwrap();
+        assert_eq!(settings["listeners"], "PLAINTEXT://127.0.0.1:9092");
     }
 
     #[test]

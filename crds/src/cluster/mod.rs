@@ -3,10 +3,15 @@
 //! A pod spec can't set ulimits or mount options, so these fields say what is *wanted*; `status.brokers` says what is in
 //! force, and the condition `TuningInForce` compares the two.
 
+mod listeners;
 mod maintenance;
 mod pod;
 mod status;
 
+pub use listeners::{
+    Advertised, BrokerNetworkPolicy, Listener, ListenerAddress, ListenerBootstrap, ListenerBroker, ListenerStatus,
+    ListenerType, NodeAddressType, TrafficPolicy,
+};
 pub use maintenance::{Day, MaintenanceWindow, Moves, OnNodeLost, Rack};
 pub use pod::PodTemplate;
 pub use status::{
@@ -25,7 +30,8 @@ use crate::values::{ConfigMap, ReclaimPolicy};
 /// The Kafka names that the operator itself sets, and where they are in this spec.
 const OWNED_CONFIG: &str = "!['node.id', 'broker.id', 'listeners', 'advertised.listeners', 'log.dirs', 'log.dir', \
     'num.network.threads', 'num.io.threads', 'num.replica.fetchers', 'forebay.http.listener', 'forebay.ulimit.nofile', \
-    'forebay.cluster.id', 'controller.quorum.voters', 'controller.listener.names', 'inter.broker.listener.name'].exists(name, name in self)";
+    'forebay.cluster.id', 'controller.quorum.voters', 'controller.listener.names', 'inter.broker.listener.name', \
+    'forebay.listeners.without.address'].exists(name, name in self)";
 
 /// Brokers and what they run on.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,8 +86,17 @@ pub struct ClusterSpec {
     /// Broker configuration by Kafka's names. Values are integers or strings; an unknown name is refused with the nearest one that exists.
     #[serde(default, skip_serializing_if = "ConfigMap::is_empty")]
     #[schemars(extend("maxProperties" = 200))]
-    #[x_kube(validation = Rule::new(OWNED_CONFIG).message("config holds a name that the operator sets: node.id, broker.id, listeners, advertised.listeners, log.dirs (use spec.disks), num.network.threads, num.io.threads, num.replica.fetchers (use spec.threads), forebay.http.listener, forebay.ulimit.nofile (use spec.ulimits), forebay.cluster.id, controller.quorum.voters, controller.listener.names, inter.broker.listener.name"))]
+    #[x_kube(validation = Rule::new(OWNED_CONFIG).message("config holds a name that the operator sets: node.id, broker.id, listeners, advertised.listeners, forebay.listeners.without.address (use spec.listeners), log.dirs (use spec.disks), num.network.threads, num.io.threads, num.replica.fetchers (use spec.threads), forebay.http.listener, forebay.ulimit.nofile (use spec.ulimits), forebay.cluster.id, controller.quorum.voters, controller.listener.names, inter.broker.listener.name"))]
     pub config: ConfigMap,
+    /// Listeners beside the one on port 9092, which is always there for clients inside: for clients outside the Kubernetes cluster, or
+    /// inside on a port of their own. Adding or removing one restarts the brokers, one after the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    #[x_kube(validation = Rule::new("self.all(one, self.exists_one(other, other.port == one.port))").message("two listeners have the same port: each needs one of its own"))]
+    pub listeners: Vec<Listener>,
+    /// When given, a NetworkPolicy says who may reach the brokers' pods; `{}` closes the brokers' own port and opens the rest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_policy: Option<BrokerNetworkPolicy>,
     /// CPU and memory of each broker. Leave memory beyond the broker's own to the page cache: it counts towards the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,

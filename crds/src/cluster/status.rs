@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Threads;
+use super::{ListenerStatus, Threads};
 use crate::values::ReclaimPolicy;
 
 /// What the operator has seen and done.
@@ -47,7 +47,11 @@ pub struct ClusterStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
     pub brokers: Vec<BrokerStatus>,
-    /// `Ready`, `Progressing`, `TuningInForce`, `DisksInForce`, `DisksHaveRoom`.
+    /// Each of `spec.listeners`, with its addresses.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub listeners: Vec<ListenerStatus>,
+    /// `Ready`, `Progressing`, `TuningInForce`, `DisksInForce`, `DisksHaveRoom`, and `ListenersReady` where there are listeners.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -10,7 +10,9 @@ use kube::ResourceExt;
 use kube::api::ApiResource;
 use thiserror::Error;
 
+use super::build::listeners::LISTENER_LABEL;
 use super::dynamic;
+use super::listeners::ADVERTISED_LISTENERS;
 use super::plan::Action;
 use super::scale::{BROKER_ANNOTATION, UNREGISTERED};
 use crate::context::Context;
@@ -109,7 +111,11 @@ async fn perform(context: &Context, cluster: &Cluster, action: &Action) -> Resul
             }
             Ok(Note::normal(Reason::ScalingDown, action.to_string()))
         }
-        Action::SetOnBrokers(_) | Action::Move { .. } | Action::Unthrottle { .. } => {
+        Action::Remove(one) => {
+            apply::delete(client, &namespace, &one.resource, &one.name, &one.uid, false).await?;
+            Ok(Note::normal(Reason::Removed, format!("{}/{}", one.resource.kind, one.name)))
+        }
+        Action::SetOnBrokers(_) | Action::Tell(_) | Action::Move { .. } | Action::Unthrottle { .. } => {
             ask_brokers(&context.kafka_of(cluster).admin, action).await.map_err(StepError::Brokers)
         }
     }
@@ -131,6 +137,10 @@ async fn ask_brokers(admin: &Admin, action: &Action) -> Result<Note, String> {
             let text = format!("set while the brokers run, none is restarted: {}", dynamic::text(settings));
             Ok(Note::normal(Reason::ConfigApplied, text))
         }
+        Action::Tell(tell) => {
+            brokers::set_on_each(admin, ADVERTISED_LISTENERS, tell).await?;
+            Ok(Note::normal(Reason::AddressChanged, action.to_string()))
+        }
         other => Err(format!("{other} is not the brokers' to do")),
     }
 }
@@ -143,9 +153,15 @@ fn failure(action: &Action, error: &StepError) -> Failure {
     };
     let (condition, reason) = match action {
         Action::GrowClaim(_) => (ConditionType::DisksInForce, Reason::DiskResizeRefused),
+        Action::Tell(_) => (ConditionType::ListenersReady, Reason::KafkaError),
+        // A port that is taken, a class that does not exist: brokers run all the same.
+        Action::Apply(child) if child.value["metadata"]["labels"][LISTENER_LABEL].is_string() => {
+            (ConditionType::ListenersReady, Reason::KubernetesError)
+        }
         Action::Apply(_)
         | Action::OrphanSet { .. }
         | Action::ReplacePod(_)
+        | Action::Remove(_)
         | Action::LabelPod { .. }
         | Action::MarkClaim { .. }
         | Action::ReplaceDisk { .. } => (ConditionType::Ready, Reason::KubernetesError),

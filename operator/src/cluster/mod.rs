@@ -5,6 +5,8 @@ mod build;
 mod disks;
 mod drain;
 mod dynamic;
+mod leftovers;
+mod listeners;
 mod lost;
 mod observe;
 mod plan;

@@ -16,6 +16,7 @@ use kube::{Client, ResourceExt};
 use serde_json::Value;
 
 use super::build::{self, RESTART_ANNOTATION, config_map, labels};
+use super::listeners::{self, Nodes};
 use super::lost::{self, Lost};
 use super::rebind::{self, LostSeen};
 use super::roll::{self, Marks};
@@ -37,6 +38,8 @@ pub(crate) struct Observed {
     pub(crate) children: BTreeMap<String, Value>,
     pub(crate) claims: Vec<ClaimSeen>,
     pub(crate) pods: Vec<PodSeen>,
+    /// Addresses of the nodes that pods are on; looked at only where a listener tells clients of nodes.
+    pub(crate) nodes: Nodes,
     /// What brokers say, by pod; an error when one could not be read.
     pub(crate) reports: BTreeMap<String, Result<BrokerStatus, String>>,
     /// What the brokers say of the whole cluster; asked only when something is to be done that depends on it.
@@ -95,6 +98,8 @@ pub(crate) struct PodSeen {
     pub(crate) revision: String,
     pub(crate) node: Option<String>,
     pub(crate) ip: Option<IpAddr>,
+    /// Its node's.
+    pub(crate) host_ip: Option<IpAddr>,
     pub(crate) ready: bool,
     pub(crate) deleting: bool,
     /// What it was made from.
@@ -160,6 +165,7 @@ async fn kubernetes(client: &Client, cluster: &Cluster) -> Result<Observed, Reco
             observed.children.insert(format!("{}/{child}", resource.kind), live);
         }
     }
+    listeners::observe::children(client, cluster, &mut observed.children).await?;
     let of_cluster = ListParams::default().labels(&labels::query(&name));
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &namespace);
     let claims = claims.list(&of_cluster).await.map_err(ReconcileError::kube("list claims"))?;
@@ -183,6 +189,9 @@ async fn kubernetes(client: &Client, cluster: &Cluster) -> Result<Observed, Reco
             Lost::Yes(lost) => pod.lost = Some(lost),
             Lost::Unknown(why) => pod.message = pod.message.take().map(|message| format!("{message} ({why})")),
         }
+    }
+    if listeners::asks_nodes(cluster) {
+        observed.nodes = listeners::observe::nodes(client, &observed.pods).await;
     }
     let addresses = observed.pods.iter().filter_map(|pod| Some((pod.name.clone(), pod.ip?)));
     let reads = addresses
@@ -226,6 +235,7 @@ fn pod_seen(pod: &Pod) -> Option<PodSeen> {
         revision: pod.labels().get("controller-revision-hash").cloned().unwrap_or_default(),
         node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
         ip: status.pod_ip.as_ref().and_then(|ip| ip.parse().ok()),
+        host_ip: status.host_ip.as_ref().and_then(|ip| ip.parse().ok()),
         ready: conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"),
         deleting: pod.metadata.deletion_timestamp.is_some(),
         marks: roll::marks(pod.annotations(), pod.spec.as_ref()),

@@ -17,6 +17,8 @@ use serde_json::Value;
 
 use super::build::{self, BuildError, Defaults, broker_set_name, config_map};
 use super::disks::{self, Growth};
+use super::leftovers::{self, Leftover};
+use super::listeners::{self, Tell};
 use super::observe::{Observed, RackSeen};
 use super::roll::{Replacement, Situation};
 use super::settled::{self, Settled};
@@ -74,6 +76,10 @@ pub(crate) enum Action {
         name: String,
         mark: Option<&'static str>,
     },
+    /// Sets what single brokers tell clients of listeners, while they run.
+    Tell(Tell),
+    /// Deletes a child that is wanted no more.
+    Remove(Leftover),
     /// Takes a broker that has stopped off the list, then marks its claims or deletes them (name, uid).
     Unregister {
         id: i32,
@@ -104,6 +110,8 @@ impl fmt::Display for Action {
                 let claims = claims.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
                 write!(f, "unregister broker {id} and {} {claims}", if *delete { "delete" } else { "keep" })
             }
+            Self::Tell(tell) => write!(f, "{}", listeners::text(tell)),
+            Self::Remove(child) => write!(f, "delete {}/{}", child.resource.kind, child.name),
             Self::SetOnBrokers(settings) => write!(f, "set on all brokers: {}", dynamic::text(settings)),
         }
     }
@@ -144,6 +152,7 @@ pub(crate) fn plan(
     let settled = Settled::of(cluster, observed);
     let refusal = settled::refuse(cluster.spec.replicas, &settled);
     let refusal = refusal.map_or(Ok(()), |message| Err((Reason::NotSupported, message)));
+    let listeners = listeners::judge(cluster, observed, defaults);
     let (mut steps, refused) = match refusal.and(desired) {
         Ok(children) => (steps(cluster, &children, observed, &settled, &disks.growths, now), false),
         // Disks grow nevertheless: they may be why the configuration was touched at all.
@@ -156,13 +165,18 @@ pub(crate) fn plan(
     let racks = observed.pods.iter().map(|pod| (pod.ordinal, &pod.rack)).collect();
     let set = observed.children.get(&format!("StatefulSet/{}", broker_set_name(&cluster.name_any())));
     let progress = steps.blockers.first().cloned();
-    let reports = vec![
+    if !refused && !listeners.tell.is_empty() {
+        steps.actions.push(Action::Tell(listeners.tell));
+    }
+    let mut reports = vec![
         ready(cluster, observed, progress.as_ref()),
         progressing(paused, refused, progress.as_ref(), set, cluster, observed, &disks.report),
         settings_told(tuning::judge(&cluster.spec, &by_id, &racks), observed),
         disks.report,
         room::judge(&cluster.spec, &by_id, had_little_room(cluster)),
     ];
+    let untold = listeners.untold && !paused;
+    reports.extend(listeners.report);
     let is_settled =
         reports.iter().all(|r| r.condition_type != ConditionType::Progressing || r.state == ConditionState::False);
     let previous = cluster.status.as_ref().map(|status| &status.conditions);
@@ -172,10 +186,11 @@ pub(crate) fn plan(
     let status = ClusterStatus {
         draining: scale::draining(cluster, &settled, observed),
         rebalancing: steps.rebalancing,
+        listeners: listeners.status,
         ..report::status(cluster, observed, defaults, conditions)
     };
-    // What holds evictions goes by without a change that is watched.
-    let is_settled = is_settled && !settled.holds_evictions;
+    // What holds evictions goes by without a change that is watched; so does what brokers tell.
+    let is_settled = is_settled && !settled.holds_evictions && !untold;
     // A window may be days away.
     let is_settled = is_settled || progress.is_some_and(|(reason, _)| reason == Reason::MaintenanceWindow);
     Plan { actions, status, notes, requeue: Requeue::After(if is_settled { resync } else { UNSETTLED }) }
@@ -236,6 +251,7 @@ fn steps(
         }
     }
     steps.actions.extend(unmark);
+    steps.actions.extend(leftovers::of(cluster, children, observed).into_iter().map(Action::Remove));
     settings_step(&mut steps, children, observed);
     let rolling = steps.blockers.iter().any(|(reason, _)| !matches!(reason, Reason::DiskResizing | Reason::NodeLost));
     scale::step(&mut steps, cluster, settled, observed, rolling);

@@ -34,6 +34,7 @@ pub(crate) fn status(
         reclaim_policy: Some(cluster.spec.effective_reclaim_policy()),
         draining: Vec::new(),
         rebalancing: false,
+        listeners: Vec::new(),
         brokers: observed.pods.iter().map(|pod| broker(cluster, pod, observed.reports.get(&pod.name))).collect(),
         conditions,
     }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::apply::{Failure, with_failures};
 use super::build::{Defaults, broker_set_name};
+use super::listeners::{NodeAddress, Nodes};
 use super::observe::{ClaimSeen, Observed, PodSeen, RackSeen};
 use super::plan::{Plan, desired, plan};
 use super::rebind::LostSeen;
@@ -58,6 +59,16 @@ fn live(child: &Child, revision: &str) -> Value {
         value["status"] = json!({"observedGeneration": 2, "updateRevision": revision});
         value["spec"]["revisionHistoryLimit"] = 10.into();
     }
+    let kind = value["spec"]["type"].as_str().unwrap_or_default();
+    if child.resource.kind == "Service" && ["NodePort", "LoadBalancer"].contains(&kind) {
+        // Of broker n 31000 + n, and 31099 to begin with.
+        let number: i32 = child.name.rsplit('-').next().and_then(|end| end.parse().ok()).unwrap_or(99);
+        let port = &mut value["spec"]["ports"][0];
+        if port["nodePort"].is_null() {
+            port["nodePort"] = (31_000 + number).into();
+        }
+        value["status"] = json!({"loadBalancer": {"ingress": []}});
+    }
     value
 }
 
@@ -82,6 +93,8 @@ struct Given {
     pods: Vec<Pod>,
     brokers: Option<Brokers>,
     set_on_brokers: Option<BTreeMap<String, String>>,
+    /// Addresses of nodes by their kind; none: nodes may not be read.
+    nodes: BTreeMap<String, Option<BTreeMap<String, String>>>,
     claims: BTreeMap<String, [String; 2]>,
     /// Claims by what has become of their broker.
     marks: BTreeMap<String, String>,
@@ -141,6 +154,9 @@ struct Pod {
     rack_to_come: Option<String>,
     /// Why its rack can't be told.
     rack_unknown: Option<String>,
+    node: Option<String>,
+    #[serde(rename = "hostIp")]
+    host_ip: Option<std::net::IpAddr>,
     status: Option<BrokerStatus>,
 }
 
@@ -149,6 +165,9 @@ struct Pod {
 struct Expected {
     actions: Vec<String>,
     conditions: BTreeMap<String, String>,
+    /// Listeners by name: what clients begin with, `-` for nothing.
+    #[serde(default)]
+    listeners: BTreeMap<String, String>,
 }
 
 fn rack_of(pod: &Pod) -> RackSeen {
@@ -171,9 +190,19 @@ fn pod_seen(pod: &Pod, name: String) -> PodSeen {
         }),
         unplaced_since: pod.unplaced_seconds.map(|seconds| now() - SignedDuration::from_secs(seconds)),
         rack: rack_of(pod),
-        node: Some("node-1".to_owned()),
+        node: Some(pod.node.clone().unwrap_or_else(|| "node-1".to_owned())),
+        host_ip: pod.host_ip,
         ..PodSeen::default()
     }
+}
+
+fn nodes_of(given: &Given) -> Nodes {
+    let seen = |(kind, address): (&String, &String)| NodeAddress { kind: kind.clone(), address: address.clone() };
+    let addresses = |found: &Option<BTreeMap<String, String>>| match found {
+        Some(found) => Ok(found.iter().map(seen).collect()),
+        None => Err("the operator may not read nodes".to_owned()),
+    };
+    given.nodes.iter().map(|(node, found)| (node.clone(), addresses(found))).collect()
 }
 
 fn observed(given: &Given) -> Observed {
@@ -219,6 +248,7 @@ fn observed(given: &Given) -> Observed {
             at_work: moves.at_work,
         })
     });
+    observed.nodes = nodes_of(given);
     observed.set_on_brokers = given.set_on_brokers.clone().map(Ok);
     observed.claims = given
         .claims
@@ -256,6 +286,11 @@ fn every_case_gives_its_plan() {
             let found = plan.status.conditions.iter().find(|c| c.type_ == *condition).unwrap();
             let found = format!("{} {}: {}", found.status, found.reason, found.message);
             assert_eq!(&found, expected, "{} {condition}", path.display());
+        }
+        for (listener, expected) in &case.plan.listeners {
+            let found = plan.status.listeners.iter().find(|one| one.name == *listener).unwrap();
+            let begins = found.bootstrap_servers.as_deref().unwrap_or("-");
+            assert_eq!(begins, expected, "{} {listener}", path.display());
         }
         assert!(plan.status.conditions.iter().all(|condition| condition.observed_generation == Some(3)));
         seen += 1;
@@ -341,7 +376,20 @@ fn children_are_as_committed() {
         "metrics": {"scrapeAnnotations": false},
         "rack": {"nodeLabel": "topology.kubernetes.io/zone"},
     });
-    for (name, spec) in [("plain", json!({})), ("rich", rich), ("replicated", json!({"replicas": 3}))] {
+    let listeners = json!({
+        "replicas": 3,
+        "listeners": [
+            {"name": "external", "port": 9094, "type": "NodePort", "bootstrap": {"nodePort": 30_094},
+             "brokers": [{"id": 1, "nodePort": 30_001, "host": "one.example.com", "port": 443, "annotations": {"of": "one"}}]},
+            {"name": "lb", "port": 9095, "type": "LoadBalancer", "loadBalancerClass": "metal",
+             "loadBalancerSourceRanges": ["10.0.0.0/8"], "annotations": {"of": "all"}, "externalTrafficPolicy": "Local"},
+            {"name": "pods", "port": 9096, "type": "Internal", "allowedFrom": [{"podSelector": {"matchLabels": {"app": "ledger"}}}]},
+        ],
+        "networkPolicy": {"monitoring": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]},
+    });
+    let cases =
+        [("plain", json!({})), ("rich", rich), ("replicated", json!({"replicas": 3})), ("listeners", listeners)];
+    for (name, spec) in cases {
         let mut cluster = cluster(&spec);
         cluster.labels_mut().insert("argocd.argoproj.io/instance".into(), "app".into());
         let children = desired(&cluster, &defaults(), &Observed::default()).unwrap();

@@ -1,12 +1,13 @@
 //! One look at a whole cluster through its brokers, for whoever is about to take one down: every partition with its
 //! replicas, who of them is in sync and how many must be, and who leads the metadata quorum.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_broker_client::Admin;
 use forebay_broker_client::admin::{
     ConfigChange, ConfigEntry, ConfigResource, ConfigSource, Each, QuorumDescription, TopicDescription,
 };
+use forebay_broker_client::types::BrokerId;
 use forebay_broker_config::Settings;
 
 /// The setting that says how many replicas must be in sync.
@@ -62,6 +63,24 @@ pub(crate) async fn set(admin: &Admin, settings: &Settings) -> Result<(), String
     let changes = [(ConfigResource::AllBrokers, settings.iter().map(set).collect())];
     let altered = admin.incremental_alter_configs(&changes, false).await.map_err(|error| error.to_string())?;
     altered.into_values().collect::<Result<(), _>>().map_err(|refused| refused.to_string())
+}
+
+/// Sets a setting of single brokers while they run, each by asking that broker; none takes it back.
+pub(crate) async fn set_on_each(
+    admin: &Admin,
+    name: &str,
+    values: &BTreeMap<i32, Option<String>>,
+) -> Result<(), String> {
+    let change = |value: &Option<String>| match value {
+        Some(value) => ConfigChange::Set { name: name.to_owned(), value: value.clone() },
+        None => ConfigChange::Delete { name: name.to_owned() },
+    };
+    let changes: Vec<_> =
+        values.iter().map(|(id, value)| (ConfigResource::Broker(BrokerId(*id)), vec![change(value)])).collect();
+    let altered = admin.incremental_alter_configs(&changes, false).await.map_err(|error| error.to_string())?;
+    let refused = altered.into_iter().filter_map(|(which, result)| Some(format!("{which}: {}", result.err()?)));
+    let refused: Vec<String> = refused.collect();
+    if refused.is_empty() { Ok(()) } else { Err(refused.join("; ")) }
 }
 
 /// What cannot be told is an error: whoever asks must not take a partition for safe of which nothing is known.

@@ -3,6 +3,7 @@
 
 use forebay_broker_config::{BrokerConfig, Settings, add_cluster_settings, parse_properties, render_properties};
 use forebay_crds::Cluster;
+use forebay_crds::cluster::{Listener, ListenerType};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use serde_json::Value;
@@ -37,6 +38,9 @@ pub(crate) fn broker_settings(
     let controller =
         if is_replicated(cluster) { format!(",CONTROLLER://0.0.0.0:{CONTROLLER_PORT}") } else { String::new() };
     set("listeners", format!("PLAINTEXT://0.0.0.0:{KAFKA_PORT}{controller}"));
+    if !spec.listeners.is_empty() {
+        set_listeners(&mut set, &spec.listeners, &controller);
+    }
     set("forebay.http.listener", format!("0.0.0.0:{HTTP_PORT}"));
     let threads = stateful_set::threads(spec);
     let counts = [
@@ -67,6 +71,20 @@ pub(crate) fn broker_settings(
     Ok(settings)
 }
 
+/// The listeners of the spec beside our own. Where clients outside reach brokers is not known when these start.
+fn set_listeners(set: &mut impl FnMut(&str, String) -> Option<String>, more: &[Listener], controller: &str) {
+    let names = more.iter().map(Listener::broker_name);
+    let bound = more.iter().map(|listener| format!(",{}://0.0.0.0:{}", listener.broker_name(), listener.port));
+    set("listeners", format!("PLAINTEXT://0.0.0.0:{KAFKA_PORT}{}{controller}", bound.collect::<String>()));
+    let protocols = names.map(|name| format!(",{name}:PLAINTEXT")).collect::<String>();
+    set("listener.security.protocol.map", format!("PLAINTEXT:PLAINTEXT{protocols}"));
+    let outside = more.iter().filter(|listener| listener.listener_type != ListenerType::Internal);
+    let outside: Vec<String> = outside.map(Listener::broker_name).collect();
+    if !outside.is_empty() {
+        set("forebay.listeners.without.address", outside.join(","));
+    }
+}
+
 /// What the file of a live ConfigMap holds; one that somebody has broken by hand says nothing, and is put right.
 pub(crate) fn settings_of(config_map: Option<&Value>) -> Settings {
     let text = config_map.and_then(|config_map| config_map["data"][FILE].as_str()).unwrap_or_default();
@@ -77,7 +95,9 @@ pub(crate) fn settings_of(config_map: Option<&Value>) -> Settings {
 pub(super) fn advertised(cluster: &Cluster, host: &str) -> String {
     let controller =
         if is_replicated(cluster) { format!(",CONTROLLER://{host}:{CONTROLLER_PORT}") } else { String::new() };
-    format!("PLAINTEXT://{host}:{KAFKA_PORT}{controller}")
+    let inside = cluster.spec.listeners.iter().filter(|listener| listener.listener_type == ListenerType::Internal);
+    let inside = inside.map(|listener| format!(",{}://{host}:{}", listener.broker_name(), listener.port));
+    format!("PLAINTEXT://{host}:{KAFKA_PORT}{}{controller}", inside.collect::<String>())
 }
 
 pub(super) fn build(cluster: &Cluster, settings: &Settings) -> ConfigMap {

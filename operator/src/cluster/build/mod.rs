@@ -2,6 +2,8 @@
 
 pub(crate) mod config_map;
 pub(crate) mod labels;
+pub(crate) mod listeners;
+mod network_policy;
 mod pod;
 mod pod_disruption_budget;
 mod services;
@@ -85,13 +87,20 @@ fn owner(cluster: &Cluster) -> Option<OwnerReference> {
 pub(crate) fn children(cluster: &Cluster, defaults: &Defaults, settled: &Settled) -> Result<Vec<Child>, BuildError> {
     let settings = config_map::broker_settings(cluster, defaults, settled)?;
     let config_map = config_map::build(cluster, &settings);
-    Ok(vec![
+    let mut children = vec![
         Child::new(&config_map)?,
         Child::new(&services::headless(cluster))?,
         Child::new(&services::bootstrap(cluster))?,
         Child::new(&pod_disruption_budget::build(cluster, settled))?,
-        Child::new(&stateful_set::build(cluster, defaults, settled, &settings))?,
-    ])
+    ];
+    for service in listeners::services(cluster, settled.replicas(cluster)) {
+        children.push(Child::new(&service)?);
+    }
+    if let Some(policy) = network_policy::build(cluster) {
+        children.push(Child::new(&policy)?);
+    }
+    children.push(Child::new(&stateful_set::build(cluster, defaults, settled, &settings))?);
+    Ok(children)
 }
 
 /// Why there are no children.

@@ -184,7 +184,8 @@ fn from_pod(name: &str, field_path: &str) -> EnvVar {
 
 fn ports(cluster: &Cluster) -> Vec<ContainerPort> {
     let controller = is_replicated(cluster).then(|| port("controller", CONTROLLER_PORT));
-    [port("kafka", KAFKA_PORT), port("http", HTTP_PORT)].into_iter().chain(controller).collect()
+    let more = cluster.spec.listeners.iter().map(|listener| port(&listener.name, listener.port));
+    [port("kafka", KAFKA_PORT), port("http", HTTP_PORT)].into_iter().chain(controller).chain(more).collect()
 }
 
 fn port(name: &str, port: i32) -> ContainerPort {

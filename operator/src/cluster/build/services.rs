@@ -1,6 +1,7 @@
 //! Services: one name per broker, and one name to begin with.
 
 use forebay_crds::Cluster;
+use forebay_crds::cluster::ListenerType;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
@@ -24,10 +25,14 @@ fn port(name: &str, port: i32) -> ServicePort {
 pub(super) fn headless(cluster: &Cluster) -> Service {
     let name = cluster.name_any();
     let controller = is_replicated(cluster).then(|| port("controller", CONTROLLER_PORT));
+    let inside = cluster.spec.listeners.iter().filter(|listener| listener.listener_type == ListenerType::Internal);
+    let inside = inside.map(|listener| port(&listener.name, listener.port));
     let spec = ServiceSpec {
         cluster_ip: Some("None".to_owned()),
         publish_not_ready_addresses: Some(true),
-        ports: Some([port("kafka", KAFKA_PORT), port("http", HTTP_PORT)].into_iter().chain(controller).collect()),
+        ports: Some(
+            [port("kafka", KAFKA_PORT), port("http", HTTP_PORT)].into_iter().chain(controller).chain(inside).collect(),
+        ),
         selector: Some(labels::selecting(&name)),
         ..ServiceSpec::default()
     };
