@@ -1,6 +1,6 @@
 //! Producing and consuming from pods, with a client that is not ours, and comparing what came back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -142,6 +142,18 @@ impl Kafka<'_> {
             in_sync: count(&partition["isrs"]),
         };
         Ok(partitions.map(one).collect())
+    }
+
+    /// The brokers that have a replica of the topic.
+    ///
+    /// # Errors
+    /// When the cluster does not answer.
+    pub async fn brokers_of(&self, topic: &str) -> Result<BTreeSet<i64>> {
+        let metadata = self.metadata().await?;
+        let found = metadata["topics"].as_array().into_iter().flatten().find(|found| found["topic"] == topic);
+        let partitions = found.and_then(|found| found["partitions"].as_array()).into_iter().flatten();
+        let replicas = partitions.flat_map(|partition| partition["replicas"].as_array().into_iter().flatten());
+        Ok(replicas.filter_map(|replica| replica["id"].as_i64()).collect())
     }
 
     async fn metadata(&self) -> Result<Value> {

@@ -6,7 +6,10 @@
 pub mod chart;
 pub mod conditions;
 pub mod dashboards;
+pub mod helm;
 pub mod kafka;
+pub mod load;
+pub mod nodes;
 pub mod pod;
 pub mod prometheus;
 pub mod story;

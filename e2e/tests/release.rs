@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use forebay_crds::{Cluster, Topic};
+use forebay_e2e::helm::helm;
 use forebay_e2e::{OPERATOR_NAMESPACE, Story, root, tell};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -173,16 +174,4 @@ async fn identities(story: &Story) -> Result<Vec<String>> {
         uid::<Service>(story, "c-bootstrap").await?,
         uid::<ConfigMap>(story, "c-broker-config").await?,
     ])
-}
-
-async fn helm(arguments: &[&str]) -> Result<()> {
-    let output = Command::new(root().join("e2e/cluster/cluster"))
-        .arg("helm")
-        .args(arguments)
-        .args(["--namespace", OPERATOR_NAMESPACE, "--timeout", "90s"])
-        .current_dir(root())
-        .output()
-        .await?;
-    ensure!(output.status.success(), "helm {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(())
 }

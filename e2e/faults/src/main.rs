@@ -7,6 +7,7 @@ mod brokers;
 mod check;
 mod disk;
 mod faults;
+mod guest;
 mod ledger;
 mod load;
 mod nemesis;
@@ -23,11 +24,18 @@ use clap::Parser;
 use nemesis::Kind;
 
 #[derive(Clone, Debug, Parser)]
-#[command(name = "cargo xtask faults", bin_name = "cargo xtask faults")]
+#[command(
+    name = "cargo xtask faults",
+    bin_name = "cargo xtask faults",
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 struct Args {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// The broker program.
-    #[arg(long, value_name = "FILE")]
-    broker: PathBuf,
+    #[arg(long, value_name = "FILE", required = true)]
+    broker: Option<PathBuf>,
     /// A Python that has confluent-kafka; without it librdkafka takes no part.
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
@@ -66,9 +74,20 @@ struct Args {
     data: PathBuf,
 }
 
+/// What else the program does.
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Other {
+    /// Load alone, on brokers that run elsewhere, until SIGTERM; then the account.
+    Load(guest::Args),
+}
+
 fn main() -> ExitCode {
     let args = Args::parse();
-    match inside(&args) {
+    let ended = match &args.other {
+        Some(Other::Load(args)) => elsewhere(args),
+        None => inside(&args),
+    };
+    match ended {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -80,8 +99,16 @@ fn main() -> ExitCode {
 
 fn inside(args: &Args) -> anyhow::Result<bool> {
     forebay_e2e_faults::namespaces::enter()?;
+    block_on(run::run(args))
+}
+
+fn elsewhere(args: &guest::Args) -> anyhow::Result<bool> {
+    block_on(guest::run(args))
+}
+
+fn block_on(all: impl Future<Output = anyhow::Result<bool>>) -> anyhow::Result<bool> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let outcome = runtime.block_on(run::run(args));
+    let outcome = runtime.block_on(all);
     // Whatever still waits dies with this process.
     runtime.shutdown_background();
     outcome

@@ -36,7 +36,8 @@ pub(crate) async fn run(args: &Args) -> Result<bool> {
     let count = i32::from(args.brokers);
     println!("seed {seed}, {count} brokers, {} minutes; logs and report in {}", args.minutes, data.display());
     network::up(count)?;
-    let mut brokers = Brokers::prepare(count, &args.broker, &data, &args.config)?;
+    let mut brokers =
+        Brokers::prepare(count, args.broker.as_deref().context("--broker is missing")?, &data, &args.config)?;
     brokers.start_all()?;
     brokers.all_serve().await?;
     let topics: Vec<&str> = if args.python.is_some() { vec![OWN, LIBRDKAFKA] } else { vec![OWN] };

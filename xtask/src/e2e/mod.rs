@@ -39,6 +39,10 @@ pub(crate) struct Args {
     /// Draw the dashboards anew, into docs/dashboards, from five minutes of a cluster under load; no other story is told.
     #[arg(long)]
     pictures: bool,
+    /// The stories too that nothing else may run beside (e2e/tests/alone: nodes drained, powered off and lost, the operator killed and
+    /// upgraded). CI does not run them.
+    #[arg(long)]
+    all: bool,
     /// Only stories whose name contains this.
     filter: Option<String>,
 }
@@ -49,7 +53,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // What compiles, compiles before the cluster takes its share of the machine.
     let mut archives = if args.no_build { image::archives(What::All) } else { image::build(What::All)? };
     archives.push(tools::pack_kcat()?);
-    let targets: &[&str] = if args.pictures { &["pictures"] } else { &["stories", "release"] };
+    if args.all {
+        archives.push(tools::pack_load()?);
+    }
+    let targets: &[&str] = match (args.pictures, args.all) {
+        (true, _) => &["pictures"],
+        (false, true) => &["stories", "alone", "release"],
+        (false, false) => &["stories", "release"],
+    };
     for target in targets {
         step(&format!("{target}: compile"), test(target, &["--no-run"]).arg("--quiet"))?;
     }
@@ -68,7 +79,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn tell(args: &Args, cluster: &Cluster, targets: &[&str]) -> Result<()> {
     let jobs = args.jobs.to_string();
     for target in targets {
-        let jobs: &[&str] = if *target == "stories" { &["--test-threads", &jobs] } else { &[] };
+        let jobs: &[&str] = match *target {
+            "stories" => &["--test-threads", &jobs],
+            "alone" => &["--test-threads", "1"],
+            _ => &[],
+        };
         let mut stories = test(target, &["--quiet", "--", "--nocapture"]);
         cluster.tell(&mut stories);
         step(target, stories.args(jobs).args(&args.filter))?;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use super::work_folder;
 use crate::image::host_program;
-use crate::run::step;
+use crate::run::{cargo, step, workspace_root};
 
 /// Installs the distribution's packages whose programs are missing; nothing when all are there.
 pub(crate) fn install_packages(programs: &[&'static str]) -> Result<()> {
@@ -39,6 +39,19 @@ pub(super) fn pack_kcat() -> Result<PathBuf> {
     files.insert(program.clone());
     let path = work_folder()?.join("kcat.tar");
     std::fs::write(&path, host_program("forebay.local/kcat:e2e", &program, &files)?)?;
+    Ok(path)
+}
+
+/// The image `forebay.local/load:e2e`: the program of e2e/faults, for its load.
+pub(super) fn pack_load() -> Result<PathBuf> {
+    let build = ["build", "--quiet", "--package", "forebay-e2e-faults"];
+    step("build the load", &mut cargo(&build))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace_root().join("target"), Into::into);
+    let program = target.join("debug/forebay-e2e-faults");
+    let mut files = libraries(&program)?;
+    files.insert(program.clone());
+    let path = work_folder()?.join("load.tar");
+    std::fs::write(&path, host_program("forebay.local/load:e2e", &program, &files)?)?;
     Ok(path)
 }
 
