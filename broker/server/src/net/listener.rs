@@ -164,7 +164,8 @@ async fn bind(listener: &Listener, config: &BrokerConfig) -> anyhow::Result<Boun
 
 fn bind_one(address: SocketAddr, config: &BrokerConfig) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
+    // A port that the system chooses is to be nobody else's: with this option it may be one that is bound, but not listened on yet.
+    socket.set_reuse_address(address.port() != 0)?;
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
     }
