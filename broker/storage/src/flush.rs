@@ -61,9 +61,12 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    /// Writes it durably and removes older ones that no segment begins with.
+    /// Writes it durably and removes older ones that no segment begins with; nothing of a log that was deleted meanwhile.
     fn save(&self, disk: &Disk) -> Result<(), DiskError> {
-        let _alone = self.shared.snapshots.lock();
+        let is_deleted = self.shared.is_deleted.lock();
+        if *is_deleted {
+            return Ok(());
+        }
         disk.replace(&self.dir.join(snapshot_name(self.end)), &self.content)?;
         for entry in disk.list(&self.dir)? {
             let other = parse_segment_file(&entry.name, ".snapshot");
@@ -148,7 +151,9 @@ impl PartitionLog {
 
     /// Takes note of a flush; gives the offset below which everything is on disk.
     pub fn end_flush(&mut self, done: &DoneFlush) -> Offset {
-        if done.truncations != self.truncations {
+        if *self.shared.is_deleted.lock() {
+            // Another log may have its name by now: nothing is noted under it.
+        } else if done.truncations != self.truncations {
             if let Some(Checkpoint { snapshot, .. }) = &done.checkpoint {
                 // What it says of the producers was cut; a start would believe it once the log has grown again.
                 let path = snapshot.dir.join(snapshot_name(snapshot.end));

@@ -194,7 +194,10 @@ impl PartitionLog {
     /// Durable after [`LogDir::commit_deletions`].
     pub fn delete(&self, now_ms: i64) -> Result<(), DiskError> {
         let delay_ms = i64::try_from(self.config.file_delete_delay_ms).unwrap_or(i64::MAX);
-        self.log_dir.delete_log(&self.name, now_ms, now_ms.saturating_add(delay_ms))
+        let mut is_deleted = self.shared.is_deleted.lock();
+        self.log_dir.delete_log(&self.name, now_ms, now_ms.saturating_add(delay_ms))?;
+        *is_deleted = true;
+        Ok(())
     }
 
     pub(crate) fn new(parts: Loaded) -> Self {
@@ -207,7 +210,7 @@ impl PartitionLog {
             shared: Arc::new(Shared {
                 view: Mutex::new(view),
                 epochs: Mutex::new(epochs),
-                snapshots: Mutex::default(),
+                is_deleted: Mutex::default(),
                 log_dir: Arc::clone(&log_dir),
             }),
             log_dir,

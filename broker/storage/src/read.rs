@@ -96,7 +96,8 @@ pub(crate) struct Shared {
     pub(crate) view: Mutex<View>,
     pub(crate) epochs: Mutex<LeaderEpochs>,
     /// Held while a snapshot of producers is saved: a flush and a roll may want the same one at once, and both write it beside its name first.
-    pub(crate) snapshots: Mutex<()>,
+    /// True once the log is deleted: its directory has another name then, and another log may have the name that it had.
+    pub(crate) is_deleted: Mutex<bool>,
     pub(crate) log_dir: Arc<LogDir>,
 }
 

@@ -25,6 +25,29 @@ fn a_flush_and_a_roll_at_the_same_time_harm_neither() {
     assert!(dir.poisoned().is_none(), "{:?}", dir.poisoned());
 }
 
+/// The flush neither fails nor leaves anything to the next log of that name.
+#[test]
+fn a_log_may_be_deleted_while_it_is_flushed() {
+    let temp = temp_dir();
+    let dir = log_dir(temp.path());
+    let (mut log, _) = open(&dir, LogConfig { segment_bytes: 1 << 20, ..small() });
+    append(&mut log, batch(&["x".repeat(3_000).as_str()])).unwrap();
+    let pending = log.begin_flush().unwrap();
+    log.delete(NOW_MS).unwrap();
+    let (next, _) = open(&dir, small());
+    let done = pending.run().unwrap();
+    log.end_flush(&done);
+    assert!(dir.poisoned().is_none(), "{:?}", dir.poisoned());
+    assert_eq!(dir.recovery_point(&LogName::new("topic", 0)), Offset(0));
+    let names: Vec<_> =
+        Disk::real().list(&temp.path().join("topic-0")).unwrap().into_iter().map(|entry| entry.name).collect();
+    assert!(
+        names.iter().all(|name| !name.ends_with(".snapshot") || name.starts_with("00000000000000000000")),
+        "{names:?}"
+    );
+    drop(next);
+}
+
 #[test]
 fn what_vanishes_while_a_directory_is_listed_is_left_out() {
     let temp = temp_dir();
