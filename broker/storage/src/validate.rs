@@ -132,15 +132,28 @@ fn check_client(batch: &Batch, config: &LogConfig, now_ms: i64) -> Result<(), In
     if config.timestamp_type == TimestampType::CreateTime {
         check_timestamps(header, config, now_ms)?;
     }
-    if config.compact {
-        let limit_bytes = DECOMPRESSED_BYTES_MAX.max(config.max_message_bytes as usize);
-        for record in batch.records(limit_bytes)? {
-            if record?.key.is_none() {
-                return invalid("a compacted topic needs a key in each record");
-            }
-        }
+    let limit_bytes = DECOMPRESSED_BYTES_MAX.max(config.max_message_bytes as usize);
+    if !batch.count_fits(limit_bytes) {
+        return invalid("it counts more records than can be in its bytes");
+    }
+    // Consumers would stumble over what is stored now; compressed records are left to them, since reading those costs more than all else.
+    let all_have_keys = match batch.check_plain_records()? {
+        Some(records) => records.all_have_keys,
+        None => !config.compact || all_have_keys(batch, limit_bytes)?,
+    };
+    if config.compact && !all_have_keys {
+        return invalid("a compacted topic needs a key in each record");
     }
     Ok(())
+}
+
+fn all_have_keys(batch: &Batch, limit_bytes: usize) -> Result<bool, RecordError> {
+    for record in batch.records(limit_bytes)? {
+        if record?.key.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn check_timestamps(header: &BatchHeader, config: &LogConfig, now_ms: i64) -> Result<(), InvalidBatch> {

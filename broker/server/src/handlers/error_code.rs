@@ -9,6 +9,7 @@ use forebay_broker_machines::metadata::{
 };
 use forebay_broker_partition::{AppendError, InvalidBatch, ReadError, SequenceError, UpdateError};
 use forebay_broker_storage::{AppendError as LogAppendError, DiskFull, LogError};
+use forebay_broker_wire::records::BatchError;
 use forebay_broker_wire::types::ErrorCode;
 
 use crate::coordinators::Unavailable;
@@ -169,8 +170,12 @@ pub(crate) fn code_of_commit(error: NotCommitted) -> ErrorCode {
 fn code_of_append(error: &LogAppendError) -> ErrorCode {
     match error {
         LogAppendError::Invalid(invalid) => match invalid {
-            InvalidBatch::Empty | InvalidBatch::InvalidRecord { .. } => ErrorCode::InvalidRecord,
-            InvalidBatch::Corrupt { .. } | InvalidBatch::Records(_) => ErrorCode::CorruptMessage,
+            // Sending the same again helps only against damage on the way, which a checksum finds.
+            InvalidBatch::Empty
+            | InvalidBatch::InvalidRecord { .. }
+            | InvalidBatch::Records(_)
+            | InvalidBatch::Corrupt { source: BatchError::InvalidCount { .. }, .. } => ErrorCode::InvalidRecord,
+            InvalidBatch::Corrupt { .. } => ErrorCode::CorruptMessage,
             InvalidBatch::Magic { .. } => ErrorCode::UnsupportedForMessageFormat,
             InvalidBatch::TooLarge { .. } => ErrorCode::MessageTooLarge,
             InvalidBatch::LargerThanSegment { .. } => ErrorCode::RecordListTooLarge,

@@ -1,7 +1,9 @@
 //! Produce with acks 0, 1 and all; errors of one partition beside success of another.
 
+use bytes::Bytes;
 use forebay_broker_wire::messages::produce::{PartitionProduceData, ProduceRequest};
 use forebay_broker_wire::primitives::Records;
+use forebay_broker_wire::records::set_log_append_time;
 use forebay_broker_wire::types::ErrorCode;
 
 use crate::harness::{PRODUCE, TestBroker, batch, produce};
@@ -69,6 +71,27 @@ fn one_failing_partition_stops_no_other_and_says_why() {
     assert!(answers[1].error_message.as_deref().unwrap().contains("damaged"), "{answers:?}");
     assert_eq!(client.read_all("orders", 0).len(), 1);
     assert_eq!(client.read_all("orders", 1).len(), 0);
+}
+
+#[test]
+fn records_that_are_not_what_their_batch_says_are_refused_for_good() {
+    let broker = TestBroker::start();
+    let mut client = broker.client();
+    client.create_topic("orders");
+    let good = batch(&["a", "b"]);
+    let counting = |count: i32| {
+        let mut bytes = good.to_vec();
+        bytes[23..27].copy_from_slice(&(count - 1).to_be_bytes());
+        bytes[57..61].copy_from_slice(&count.to_be_bytes());
+        // With a new time comes a right checksum.
+        set_log_append_time(&mut bytes, 1_700_000_000_000).unwrap();
+        Bytes::from(bytes)
+    };
+    for count in [1, 3, i32::MAX] {
+        let answer = client.produce("orders", 0, counting(count), -1);
+        assert_eq!(ErrorCode::from_code(answer.error_code), ErrorCode::InvalidRecord, "{count}: {answer:?}");
+    }
+    assert_eq!(client.produce("orders", 0, counting(2), -1).base_offset, 0, "nothing is stored of the others");
 }
 
 #[test]

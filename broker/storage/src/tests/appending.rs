@@ -1,6 +1,6 @@
 //! What an append answers and what it writes.
 
-use forebay_broker_wire::records::{Compression, TimestampType};
+use forebay_broker_wire::records::{self, Compression, TimestampType};
 
 use super::*;
 
@@ -108,6 +108,33 @@ fn refuses_a_count_that_does_not_match_the_offsets() {
     let mut builder = BatchBuilder::default();
     builder.push_at(5, &NewRecord { timestamp_ms: NOW_MS, ..NewRecord::default() }).unwrap();
     check_refused(LogConfig::default(), builder.build().unwrap(), "record count");
+}
+
+#[test]
+fn refuses_records_that_are_not_what_the_header_says_however_right_the_checksum() {
+    /// Changes what the checksum covers, which becomes right again with the time of an append.
+    fn forged(records: &Bytes, change: impl FnOnce(&mut [u8])) -> Bytes {
+        let mut bytes = records.to_vec();
+        change(&mut bytes);
+        records::set_log_append_time(&mut bytes, NOW_MS).unwrap();
+        bytes.into()
+    }
+    let counting = |records: &Bytes, count: i32| {
+        forged(records, |bytes| {
+            bytes[23..27].copy_from_slice(&(count - 1).to_be_bytes());
+            bytes[57..61].copy_from_slice(&count.to_be_bytes());
+        })
+    };
+    let three = batch(&["a", "b", "c"]);
+    check_refused(LogConfig::default(), counting(&three, 4), "record 3");
+    check_refused(LogConfig::default(), counting(&three, 2), "record 1: records");
+    check_refused(LogConfig::default(), counting(&three, i32::MAX), "more records than can be");
+    check_refused(LogConfig::default(), forged(&three, |bytes| bytes[61..].fill(0x2a)), "record 0");
+    let compressed = fill(BatchBuilder::default().compression(Compression::Zstd), &["a"], NOW_MS);
+    check_refused(LogConfig::default(), counting(&compressed, i32::MAX), "more records than can be");
+    let dir = temp_dir();
+    let (mut log, _) = open(&log_dir(dir.path()), LogConfig::default());
+    append(&mut log, counting(&three, 3)).unwrap();
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod builder;
 mod compression;
 mod error;
 mod header;
+mod plain;
 mod record;
 mod snappy;
 
@@ -16,6 +17,7 @@ pub use compression::Compression;
 pub use error::{BatchError, BuildError, RecordError};
 pub use header::{BatchHeader, HEADER_BYTES, LENGTH_PREFIX_BYTES, TimestampType};
 pub use header::{set_base_offset_and_leader_epoch, set_log_append_time};
+pub use plain::PlainRecords;
 pub use record::{Record, RecordHeader, RecordIter};
 
 #[cfg(test)]
