@@ -10,6 +10,7 @@ use forebay_broker_wire::types::{ErrorCode, Offset, PartitionIndex, Uuid};
 
 use super::error_code::{Failure, code_of_update};
 use super::lookup::find_topic;
+use super::repeated::Repeated;
 use super::request::RequestContext;
 use crate::broker::Broker;
 use crate::io::append::now_ms;
@@ -26,8 +27,10 @@ pub(super) async fn handle(
 ) -> DeleteRecordsResponse {
     let asked = request.topics.clone();
     let working = Arc::clone(broker);
-    let work =
-        tokio::task::spawn_blocking(move || request.topics.into_iter().map(|topic| delete(&working, topic)).collect());
+    let work = tokio::task::spawn_blocking(move || {
+        let repeated = Repeated::among(request.topics.iter().flat_map(named));
+        request.topics.iter().map(|topic| delete(&working, topic, &repeated)).collect()
+    });
     let topics = work.await.unwrap_or_else(|error| {
         tracing::error!(%error, "deleting records failed");
         asked.into_iter().map(unknown).collect()
@@ -35,15 +38,20 @@ pub(super) async fn handle(
     DeleteRecordsResponse { topics, ..DeleteRecordsResponse::default() }
 }
 
-fn delete(broker: &Broker, topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult {
+fn named(topic: &DeleteRecordsTopic) -> impl Iterator<Item = (&str, i32)> {
+    topic.partitions.iter().map(|asked| (&*topic.name, asked.partition_index))
+}
+
+fn delete(broker: &Broker, topic: &DeleteRecordsTopic, repeated: &Repeated<(&str, i32)>) -> DeleteRecordsTopicResult {
     let partitions = topic.partitions.iter().map(|partition| {
-        let result = delete_before(broker, &topic, partition);
+        let once = repeated.refuse((&*topic.name, partition.partition_index), "partition");
+        let result = once.and_then(|()| delete_before(broker, topic, partition));
         if let Err(failure) = &result {
             tracing::debug!(topic = %topic.name, partition = partition.partition_index, failure.message, "records not deleted");
         }
         answer(partition, result)
     });
-    DeleteRecordsTopicResult { partitions: partitions.collect(), name: topic.name }
+    DeleteRecordsTopicResult { partitions: partitions.collect(), name: topic.name.clone() }
 }
 
 fn delete_before(

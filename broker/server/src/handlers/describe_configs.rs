@@ -14,6 +14,7 @@ use forebay_broker_wire::types::{BrokerId, ErrorCode, Str};
 
 use super::config_resource::{Resource, read_resource};
 use super::error_code::Failure;
+use super::repeated::Repeated;
 use super::request::RequestContext;
 use crate::broker::Broker;
 use crate::metadata::effective::Beneath;
@@ -24,23 +25,29 @@ pub(super) async fn handle(
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
     let (synonyms, documentation) = (request.include_synonyms, request.include_documentation);
-    let results =
-        request.resources.into_iter().map(|resource| describe(broker, resource, synonyms, documentation)).collect();
-    DescribeConfigsResponse { results, ..DescribeConfigsResponse::default() }
+    let repeated = Repeated::among(request.resources.iter().map(key));
+    let results = request.resources.iter().map(|asked| {
+        let once = repeated.refuse(key(asked), "resource");
+        describe(asked, once.and_then(|()| entries(broker, asked)), synonyms, documentation)
+    });
+    DescribeConfigsResponse { results: results.collect(), ..DescribeConfigsResponse::default() }
+}
+
+fn key(resource: &DescribeConfigsResource) -> (i8, &str) {
+    (resource.resource_type, &resource.resource_name)
 }
 
 fn describe(
-    broker: &Broker,
-    asked: DescribeConfigsResource,
+    asked: &DescribeConfigsResource,
+    entries: Result<Vec<Entry>, Failure>,
     synonyms: bool,
     documentation: bool,
 ) -> DescribeConfigsResult {
-    let entries = entries(broker, &asked);
-    let keys = asked.configuration_keys.filter(|keys| !keys.is_empty());
-    let wanted = |entry: &Entry| keys.as_ref().is_none_or(|keys| keys.iter().any(|key| *key == *entry.definition.name));
+    let keys = asked.configuration_keys.as_ref().filter(|keys| !keys.is_empty());
+    let wanted = |entry: &Entry| keys.is_none_or(|keys| keys.iter().any(|key| *key == *entry.definition.name));
     let mut result = DescribeConfigsResult {
         resource_type: asked.resource_type,
-        resource_name: asked.resource_name,
+        resource_name: asked.resource_name.clone(),
         ..DescribeConfigsResult::default()
     };
     match entries {

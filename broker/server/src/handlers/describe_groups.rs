@@ -8,7 +8,8 @@ use forebay_broker_wire::messages::describe_groups::{
 };
 use forebay_broker_wire::types::Str;
 
-use super::error_code::{code_of_group, code_of_unavailable};
+use super::error_code::{Failure, code_of_group, code_of_unavailable};
+use super::repeated::Repeated;
 use super::request::RequestContext;
 use crate::broker::Broker;
 
@@ -24,13 +25,26 @@ pub(super) async fn handle(
     request: DescribeGroupsRequest,
 ) -> DescribeGroupsResponse {
     let mut groups = Vec::with_capacity(request.groups.len());
-    for group_id in request.groups {
-        let mut group = describe(broker, context.api_version, group_id).await;
+    let repeated = Repeated::among(request.groups.iter().map(|id| &**id));
+    for group_id in &request.groups {
+        let mut group = match repeated.refuse(group_id, "group") {
+            Ok(()) => describe(broker, context.api_version, group_id.clone()).await,
+            Err(failure) => refused(context.api_version, group_id.clone(), failure),
+        };
         let told = request.include_authorized_operations && group.error_code == 0;
         group.authorized_operations = if told { GROUP_OPERATIONS } else { NO_OPERATIONS };
         groups.push(group);
     }
     DescribeGroupsResponse { groups, ..DescribeGroupsResponse::default() }
+}
+
+fn refused(version: i16, group_id: Str, failure: Failure) -> DescribedGroup {
+    DescribedGroup {
+        error_code: failure.code.code(),
+        error_message: (version >= NOT_FOUND_FROM_VERSION).then(|| failure.message.into()),
+        group_id,
+        ..DescribedGroup::default()
+    }
 }
 
 async fn describe(broker: &Arc<Broker>, version: i16, group_id: Str) -> DescribedGroup {

@@ -1,6 +1,6 @@
 //! DescribeLogDirs: what each disk holds, and how much room is left on it. Sizes are known in memory: nobody walks a directory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use forebay_broker_wire::messages::describe_log_dirs::{
@@ -37,7 +37,10 @@ pub(super) async fn handle(
 
 fn describe(broker: &Broker, asked: Option<&[DescribableLogDirTopic]>) -> Vec<DescribeLogDirsResult> {
     let all = broker.partitions.all();
-    let used = broker.partitions.dirs.iter().map(|dir| describe_dir(dir, &all, asked));
+    let asked = asked.map(|topics| {
+        topics.iter().flat_map(|topic| topic.partitions.iter().map(|index| (&*topic.topic, *index))).collect()
+    });
+    let used = broker.partitions.dirs.iter().map(|dir| describe_dir(dir, &all, asked.as_ref()));
     used.chain(broker.failed_dirs.iter().map(describe_failed)).collect()
 }
 
@@ -54,9 +57,10 @@ fn describe_failed(dir: &FailedDir) -> DescribeLogDirsResult {
 fn describe_dir(
     dir: &Arc<HostedDir>,
     all: &[Arc<Hosted>],
-    asked: Option<&[DescribableLogDirTopic]>,
+    asked: Option<&BTreeSet<(&str, i32)>>,
 ) -> DescribeLogDirsResult {
-    let here = all.iter().filter(|hosted| Arc::ptr_eq(&hosted.dir, dir)).filter(|hosted| wanted(hosted, asked));
+    let wanted = |hosted: &&Arc<Hosted>| asked.is_none_or(|asked| asked.contains(&(&*hosted.topic, hosted.index.0)));
+    let here = all.iter().filter(|hosted| Arc::ptr_eq(&hosted.dir, dir)).filter(wanted);
     let mut topics: BTreeMap<&str, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
     for hosted in here {
         topics.entry(&hosted.topic).or_default().push(DescribeLogDirsPartition {
@@ -79,12 +83,6 @@ fn describe_dir(
         usable_bytes: space.as_ref().map_or(UNKNOWN_BYTES, |space| bytes(space.free_bytes)),
         is_cordoned: false,
     }
-}
-
-fn wanted(hosted: &Hosted, asked: Option<&[DescribableLogDirTopic]>) -> bool {
-    let named =
-        |topic: &DescribableLogDirTopic| *topic.topic == *hosted.topic && topic.partitions.contains(&hosted.index.0);
-    asked.is_none_or(|topics| topics.iter().any(named))
 }
 
 fn bytes(bytes: u64) -> i64 {

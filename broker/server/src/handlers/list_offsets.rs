@@ -1,19 +1,20 @@
 //! ListOffsets: first, last, newest-timestamp and by-time offsets, each with the leader epoch it was written in.
 //!
 //! What must hold: an unknown special timestamp is an error of that partition, not a search by a negative time; looking
-//! into log files is done on a blocking thread, since they may be cold.
+//! into log files is done on a blocking thread, since they may be cold; a partition that is named twice is not searched.
 
 use std::sync::Arc;
 
 use forebay_broker_partition::{FoundOffset, Isolation, ReadError, TimestampSpec};
 use forebay_broker_wire::messages::list_offsets::{
-    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
+    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
     ListOffsetsTopicResponse,
 };
 use forebay_broker_wire::types::{ErrorCode, LeaderEpoch, PartitionIndex, Uuid};
 
 use super::error_code::code_of_read;
 use super::lookup::{Topic, find_topic};
+use super::repeated::Repeated;
 use super::request::RequestContext;
 use crate::broker::Broker;
 
@@ -37,11 +38,16 @@ pub(super) async fn handle(
 ) -> ListOffsetsResponse {
     let isolation = if request.isolation_level == 1 { Isolation::ReadCommitted } else { Isolation::ReadUncommitted };
     let mut topics = Vec::with_capacity(request.topics.len());
-    for asked in request.topics {
+    let repeated = Repeated::among(request.topics.iter().flat_map(named));
+    for asked in &request.topics {
         let topic = find_topic(broker, &asked.name, Uuid::ZERO).map_err(|failure| failure.code);
         let mut partitions = Vec::with_capacity(asked.partitions.len());
-        for partition in asked.partitions {
-            let mut listed = list_one(broker, &topic, isolation, &partition).await;
+        for partition in &asked.partitions {
+            let found = match repeated.refuse((&*asked.name, partition.partition_index), "partition") {
+                Ok(()) => find(broker, &topic, isolation, partition).await,
+                Err(failure) => Err(failure.code),
+            };
+            let mut listed = answer(partition, found);
             if listed.error_code == ErrorCode::OffsetNotAvailable.code()
                 && context.api_version < OFFSET_NOT_AVAILABLE_FROM_VERSION
             {
@@ -52,22 +58,21 @@ pub(super) async fn handle(
             }
             partitions.push(listed);
         }
-        topics.push(ListOffsetsTopicResponse { name: asked.name, partitions });
+        topics.push(ListOffsetsTopicResponse { name: asked.name.clone(), partitions });
     }
     ListOffsetsResponse { topics, ..ListOffsetsResponse::default() }
 }
 
-async fn list_one(
-    broker: &Arc<Broker>,
-    topic: &Result<Topic, ErrorCode>,
-    isolation: Isolation,
-    asked: &ListOffsetsPartition,
-) -> ListOffsetsPartitionResponse {
+fn named(topic: &ListOffsetsTopic) -> impl Iterator<Item = (&str, i32)> {
+    topic.partitions.iter().map(|asked| (&*topic.name, asked.partition_index))
+}
+
+fn answer(asked: &ListOffsetsPartition, found: Result<Option<FoundOffset>, ErrorCode>) -> ListOffsetsPartitionResponse {
     let response = ListOffsetsPartitionResponse {
         partition_index: asked.partition_index,
         ..ListOffsetsPartitionResponse::default()
     };
-    match find(broker, topic, isolation, asked).await {
+    match found {
         Ok(Some(found)) => ListOffsetsPartitionResponse {
             timestamp: found.timestamp_ms,
             offset: found.offset.0,

@@ -2,8 +2,10 @@
 //!
 //! What must hold: every topic has a non-zero id in every version that has ids; addresses are those advertised for the
 //! listener the client came in by; a topic just created is complete in the same answer, because its partitions are open
-//! before `Broker::submit` returns; a leader whose process is perhaps gone is not named before that is settled, or a moment has passed.
+//! before `Broker::submit` returns; a leader whose process is perhaps gone is not named before that is settled, or a moment has passed; a
+//! topic that is named several times is told of once.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use forebay_broker_machines::metadata::{
@@ -33,14 +35,18 @@ const BY_ID_FROM_VERSION: i16 = 12;
 pub(super) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
-    request: MetadataRequest,
+    mut request: MetadataRequest,
 ) -> MetadataResponse {
-    let mut created = Vec::new();
+    if let Some(topics) = &mut request.topics {
+        let mut seen = BTreeSet::new();
+        topics.retain(|topic| seen.insert((topic.topic_id, topic.name.clone())));
+    }
+    let mut not_created = BTreeMap::new();
     if let Some(topics) = &request.topics
         && request.allow_auto_topic_creation
         && broker.config.auto_create_topics_enable
     {
-        created = create_missing(broker, topics).await;
+        not_created = create_missing(broker, topics).await;
     }
     let all =
         request.topics.is_none() || (context.api_version == 0 && request.topics.as_ref().is_some_and(Vec::is_empty));
@@ -51,7 +57,7 @@ pub(super) async fn handle(
         image.topics().map(|topic| describe(&image, topic)).collect()
     } else {
         let asked = request.topics.unwrap_or_default();
-        asked.iter().map(|topic| describe_asked(&image, context, topic, &created)).collect()
+        asked.iter().map(|topic| describe_asked(&image, context, topic, &not_created)).collect()
     };
     if request.include_topic_authorized_operations {
         for topic in topics.iter_mut().filter(|topic| topic.error_code == 0) {
@@ -94,7 +100,7 @@ fn for_each_partition(
 }
 
 /// Creates what was asked for by name and is not there. Gives the error of each name that could not be created.
-async fn create_missing(broker: &Arc<Broker>, asked: &[MetadataRequestTopic]) -> Vec<(Str, ErrorCode)> {
+async fn create_missing(broker: &Arc<Broker>, asked: &[MetadataRequestTopic]) -> BTreeMap<Str, ErrorCode> {
     let image = broker.metadata.image();
     let missing = asked.iter().filter(|topic| topic.topic_id == Uuid::ZERO).filter_map(|topic| topic.name.clone());
     let mut missing: Vec<Str> = missing
@@ -103,7 +109,7 @@ async fn create_missing(broker: &Arc<Broker>, asked: &[MetadataRequestTopic]) ->
     missing.sort();
     missing.dedup();
     if missing.is_empty() {
-        return Vec::new();
+        return BTreeMap::new();
     }
     if let Err(full) = broker.check_room() {
         tracing::warn!(topics = ?missing, %full, "topics that a client asked for are not created");
@@ -127,7 +133,7 @@ fn describe_asked(
     image: &MetadataImage,
     context: &RequestContext,
     asked: &MetadataRequestTopic,
-    not_created: &[(Str, ErrorCode)],
+    not_created: &BTreeMap<Str, ErrorCode>,
 ) -> MetadataResponseTopic {
     if asked.topic_id != Uuid::ZERO {
         if context.api_version < BY_ID_FROM_VERSION {
@@ -143,8 +149,7 @@ fn describe_asked(
     if name_fault(name).is_some() {
         return failed(asked, ErrorCode::InvalidTopicException);
     }
-    let refused = not_created.iter().find(|(refused, _)| refused == name).map(|(_, code)| *code);
-    failed(asked, refused.unwrap_or(ErrorCode::UnknownTopicOrPartition))
+    failed(asked, not_created.get(name).copied().unwrap_or(ErrorCode::UnknownTopicOrPartition))
 }
 
 fn failed(asked: &MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTopic {

@@ -42,6 +42,7 @@ mod offset_for_leader_epoch;
 pub(crate) mod pass_on;
 pub(crate) mod produce;
 mod produce_refused;
+mod repeated;
 pub(crate) mod request;
 pub(crate) mod setbacks;
 mod sync_group;

@@ -16,6 +16,7 @@ use forebay_broker_wire::messages::offset_fetch::{
 use forebay_broker_wire::types::{ErrorCode, PartitionIndex, Str, Uuid};
 
 use super::error_code::code_of_unavailable;
+use super::repeated::Repeated;
 use super::request::RequestContext;
 use crate::broker::Broker;
 
@@ -35,8 +36,17 @@ pub(super) async fn handle(
     let image = broker.metadata.image();
     let by_id = context.api_version >= TOPIC_IDS_FROM_VERSION;
     let mut groups = Vec::with_capacity(request.groups.len());
+    let ids: Vec<Str> = request.groups.iter().map(|group| group.group_id.clone()).collect();
+    let repeated = Repeated::among(ids.iter().map(|id| &**id));
     for group in request.groups {
-        groups.push(fetch_group(broker, &image, by_id, group).await);
+        groups.push(match repeated.refuse(&group.group_id, "group") {
+            Ok(()) => fetch_group(broker, &image, by_id, group).await,
+            Err(failure) => OffsetFetchResponseGroup {
+                error_code: failure.code.code(),
+                group_id: group.group_id,
+                ..OffsetFetchResponseGroup::default()
+            },
+        });
     }
     OffsetFetchResponse { groups, ..OffsetFetchResponse::default() }
 }

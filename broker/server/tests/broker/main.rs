@@ -31,6 +31,7 @@ mod offsets;
 mod operations;
 mod pipelining;
 mod quorum;
+mod repeated;
 mod replica_fetch;
 mod replicated;
 mod restart;

@@ -4,7 +4,8 @@
 //! What must hold: a leader epoch has one leader, and one life of it: a broker that registers again leads in a new epoch, since its log may
 //! have lost its end. The ISR keeps its last member, since only members have all that was acknowledged; what leaves it below
 //! `min.insync.replicas` stays eligible, since nothing more is acknowledged meanwhile (KIP-966); after a crash it is so when nobody else is
-//! left. A replica whose log was lost with its disk is neither, even if it was the last. Each change has its partition epoch, and a proposal counts only on the state it was decided on.
+//! left. A replica whose log was lost with its disk is neither, even if it was the last. Each change has its partition epoch, and a proposal
+//! counts only on the state it was decided on.
 
 use forebay_broker_wire::types::{BrokerId, LeaderEpoch, PartitionIndex, Uuid};
 use serde::{Deserialize, Serialize};
@@ -228,11 +229,10 @@ pub(super) fn elect(partition: &mut PartitionImage, live: &dyn Fn(BrokerId) -> b
     if let Some(leader) = leader.filter(|leader| !partition.in_sync_replicas.contains(leader)) {
         let mut before = partition.clone();
         if !eligible(&leader) {
-            // Records may be lost: nobody has more than others.
+            // Records may be lost: nobody has more than others, but for those that crashed as the leader did.
+            let crashed_replicas = if crashed(&leader) { before.crashed_replicas } else { Vec::new() };
             (before.in_sync_replicas, before.eligible_leader_replicas) = (Vec::new(), Vec::new());
-        }
-        if !eligible(&leader) && !crashed(&leader) {
-            before.crashed_replicas = Vec::new();
+            before.crashed_replicas = crashed_replicas;
         }
         partition.in_sync_replicas = vec![leader];
         remember_eligible(&before, partition, rules);
