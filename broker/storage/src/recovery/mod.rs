@@ -9,6 +9,7 @@
 //! here. Records missing between segments are told, not healed. Nothing is deleted because a checkpoint says so.
 
 mod errors;
+mod found;
 mod segments;
 
 use std::{
@@ -27,15 +28,16 @@ use crate::{
     leader_epochs::{self, LeaderEpochs},
     log::{Loaded, PartitionLog},
     log_dir::{LOG_STARTS, LogDir, RECOVERY_POINTS},
-    names::{DELETED, LogName, parse_segment_file},
+    names::LogName,
     producer_state::{ProducerState, snapshot_name},
     read::View,
     scan::{LocatedBatch, Scanner, Step, next_whole_batch},
-    segment::{INDEX, LOG, Segment, TIME_INDEX},
+    segment::Segment,
     topic_id,
 };
 
 pub use errors::{Damaged, OpenLogError, StartBeyondEnd};
+use found::Found;
 use segments::{close_or_drop_indexes, end_of, indexes_fit, position_of, rebuild_indexes};
 
 /// What loading a log took.
@@ -129,6 +131,10 @@ struct Loader<'a> {
     snapshots: Vec<Offset>,
     /// Indexes whose log is not there.
     orphans: Vec<PathBuf>,
+    /// What waits for its removal; it goes when the epochs no longer speak of it.
+    deleted: Vec<PathBuf>,
+    /// The segments among that.
+    deleted_bases: Vec<Offset>,
     log_start: Offset,
     /// Everything below had been flushed, as far as checkpoint and snapshots tell.
     flushed: Offset,
@@ -145,7 +151,7 @@ impl<'a> Loader<'a> {
     fn new(log_dir: &'a Arc<LogDir>, name: &'a LogName, dir: &Path, config: &LogConfig) -> Result<Self, OpenLogError> {
         let disk = log_dir.disk();
         swap::finish_interrupted(disk, dir)?;
-        let Found { bases, mut snapshots, orphans } = Found::list(disk, dir)?;
+        let Found { bases, mut snapshots, orphans, deleted, deleted_bases } = Found::list(disk, dir)?;
         let point = log_dir.recovery_point(name);
         // A snapshot is written, durably, before a point is; without one the point is only a number in a file.
         let supported = bases.is_empty() || snapshots.iter().any(|snapshot| *snapshot >= point);
@@ -174,6 +180,8 @@ impl<'a> Loader<'a> {
             segments,
             snapshots,
             orphans,
+            deleted,
+            deleted_bases,
             flushed: if supported { point } else { Offset(0) },
             may_have_gaps: config.compact || log_dir.clean_to(name).is_some(),
             log_start: log_dir.log_start(name).unwrap_or(first).max(first),
@@ -193,10 +201,7 @@ impl<'a> Loader<'a> {
         let first = first.base_offset;
         let point = self.log_dir.recovery_point(self.name).max(first);
         let mut at = self.segments.partition_point(|segment| segment.base_offset <= point) - 1;
-        // Retention notes the start that it leaves in the epochs; a crash may come between.
-        if let Some(start) = self.epochs.first_start().filter(|_| self.log_dir.was_clean()) {
-            self.note_missing(start, first)?;
-        }
+        self.check_beginning(first)?;
         for closed in 0..at {
             self.check_closed(closed)?;
         }
@@ -217,6 +222,15 @@ impl<'a> Loader<'a> {
             position = 0;
         }
         Ok(())
+    }
+
+    /// The epochs and the checkpoint of log starts say where the log begins. Retention notes the start that it leaves in the epochs; where a
+    /// crash came between, the segment that held the earlier start waits for its removal.
+    fn check_beginning(&mut self, first: Offset) -> Result<(), OpenLogError> {
+        let checkpoint = self.log_dir.log_start(self.name);
+        let Some(start) = self.epochs.first_start().max(checkpoint) else { return Ok(()) };
+        let held_start = |base: &Offset| *base == start || (*base < start && checkpoint == Some(start));
+        if self.deleted_bases.iter().any(held_start) { Ok(()) } else { self.note_missing(start, first) }
     }
 
     /// Looks at a segment below the recovery point: only its indexes and where it ends.
@@ -409,6 +423,7 @@ impl<'a> Loader<'a> {
                 result => result?,
             }
         }
+        self.deleted.iter().try_for_each(|path| self.disk.remove_file(path))?;
         self.check_recovery_point(end)?;
         if self.report != RecoveryReport::default() {
             // A killed process leaves its last writes to the page cache: from here on they count as flushed, so they must be.
@@ -457,32 +472,5 @@ impl<'a> Loader<'a> {
             Err(error) if error.is_shortage() => Ok(()), // it is written again from time to time
             result => result,
         }
-    }
-}
-
-/// The files of a log that say something.
-#[derive(Default)]
-struct Found {
-    bases: Vec<Offset>,
-    snapshots: Vec<Offset>,
-    orphans: Vec<PathBuf>,
-}
-
-impl Found {
-    /// Lists a log's directory, without what waited for its removal.
-    fn list(disk: &Disk, dir: &Path) -> Result<Self, DiskError> {
-        let (mut found, mut indexes) = (Self::default(), Vec::new());
-        for entry in disk.list(dir)? {
-            if entry.name.ends_with(DELETED) || entry.name.ends_with(".tmp") {
-                disk.remove_file(&dir.join(&entry.name))?;
-            }
-            found.bases.extend(parse_segment_file(&entry.name, LOG));
-            found.snapshots.extend(parse_segment_file(&entry.name, ".snapshot"));
-            let index = [INDEX, TIME_INDEX].iter().find_map(|suffix| parse_segment_file(&entry.name, suffix));
-            indexes.extend(index.map(|base| (base, dir.join(&entry.name))));
-        }
-        indexes.retain(|(base, _)| !found.bases.contains(base));
-        found.orphans = indexes.into_iter().map(|(_, path)| path).collect();
-        Ok(found)
     }
 }

@@ -150,15 +150,62 @@ fn records_missing_between_segments_are_told_and_the_others_are_served() {
 }
 
 #[test]
-fn a_removed_beginning_is_told() {
-    let dir = temp_dir();
-    let (records, bases) = stopped(dir.path());
-    for suffix in [".log", ".index", ".timeindex"] {
-        fs::remove_file(path(dir.path(), 0, suffix)).unwrap();
+fn a_removed_beginning_is_told_after_a_crash_too() {
+    for crashed in [false, true] {
+        let dir = temp_dir();
+        let (records, bases) = stopped(dir.path());
+        for suffix in [".log", ".index", ".timeindex"] {
+            fs::remove_file(path(dir.path(), 0, suffix)).unwrap();
+        }
+        if crashed {
+            fs::remove_file(dir.path().join(".kafka_cleanshutdown")).unwrap();
+        }
+        let (log, report) = told(dir.path(), small());
+        assert_eq!(report.missing, [(Offset(0), Offset(bases[1]))]);
+        assert_eq!(read_all(&log), records[usize::try_from(bases[1]).unwrap()..]);
     }
-    let (log, report) = told(dir.path(), small());
-    assert_eq!(report.missing, [(Offset(0), Offset(bases[1]))]);
-    assert_eq!(read_all(&log), records[usize::try_from(bases[1]).unwrap()..]);
+}
+
+#[test]
+fn a_beginning_that_is_missing_behind_what_retention_removed_is_told() {
+    let dir = temp_dir();
+    let (mut log, _) = open(&log_dir(dir.path()), LogConfig { retention_bytes: 3000, ..small() });
+    append_times(&mut log, 80, &batch(&["some value"]));
+    assert!(log.maintain(log.log_end(), NOW_MS).unwrap().removed_segments > 0);
+    let bases: Vec<_> = log.shared.view.lock().bases().iter().map(|base| base.0).collect();
+    drop(log);
+    fs::remove_file(path(dir.path(), bases[0], ".log")).unwrap();
+    let (_, report) = told(dir.path(), small());
+    assert_eq!(report.missing, [(Offset(bases[0]), Offset(bases[1]))]);
+}
+
+#[test]
+fn a_removal_of_old_records_that_a_crash_ends_anywhere_misses_nothing() {
+    for (delete_records, operations) in [false, true].into_iter().flat_map(|by| (0..40).map(move |n| (by, n))) {
+        let dir = temp_dir();
+        let faulty = FaultyDisk::new(dir.path()).unwrap();
+        let config = LogConfig { retention_bytes: 2000, file_delete_delay_ms: 0, ..small() };
+        let (mut log, _) = open(&log_dir_on(faulty.disk(), dir.path()), config);
+        append_times(&mut log, 80, &batch(&["some value"]));
+        log.delete_records_before(Offset(3), NOW_MS).unwrap();
+        let mut left = operations;
+        faulty.inject(move |_: &Operation<'_>| {
+            left -= 1;
+            if left < 0 { Verdict::Fail(std::io::Error::from_raw_os_error(5)) } else { Verdict::Proceed }
+        });
+        let _ = if delete_records {
+            log.delete_records_before(Offset(40), NOW_MS).map(drop)
+        } else {
+            log.maintain(log.log_end(), NOW_MS).map(drop)
+        };
+        faulty.heal();
+        drop(log);
+        for _ in 0..2 {
+            let (log, report) = open(&log_dir(dir.path()), small());
+            assert!(!report.is_inconsistent(), "{delete_records}, {operations} operations: {report:?}");
+            drop(log);
+        }
+    }
 }
 
 #[test]
