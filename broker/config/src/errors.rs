@@ -41,6 +41,12 @@ pub enum ConfigError {
         /// The line as given.
         text: String,
     },
+    /// A setting of the command line that is not `name=value`.
+    #[error("--set '{text}': must be name=value")]
+    Override {
+        /// As given.
+        text: String,
+    },
     /// Two lines for one setting.
     #[error("line {line}: {name} is given twice: keep one of the lines")]
     Twice {

@@ -180,8 +180,8 @@ impl BrokerConfig {
     pub fn parse(text: &str, overrides: &[String]) -> Result<Self, ConfigErrors> {
         let mut settings = parse_properties(text)?;
         for one in overrides {
-            let Some((name, value)) = one.split_once('=') else {
-                return Err(ConfigError::Syntax { line: 0, text: one.clone() }.into());
+            let Some((name, value)) = one.split_once('=').filter(|(name, _)| !name.trim().is_empty()) else {
+                return Err(ConfigError::Override { text: one.clone() }.into());
             };
             settings.insert(name.trim().to_owned(), value.trim().to_owned());
         }

@@ -109,6 +109,8 @@ pub(crate) struct Quorum {
     pub(super) elsewhere: Mutex<Option<Leader>>,
     /// What the start waits for, in words.
     pub(super) waiting_for: Mutex<String>,
+    /// Held while its members change.
+    pub(super) changing: tokio::sync::Mutex<()>,
     /// When the leader was last heard of in this life of the process.
     heard_at: Mutex<Option<Instant>>,
     tasks: Mutex<JoinSet<()>>,
@@ -155,6 +157,7 @@ impl Quorum {
             disk_hangs: AtomicBool::new(false),
             elsewhere: Mutex::default(),
             waiting_for: Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
             heard_at: Mutex::default(),
             tasks: Mutex::default(),
             snapshot_after_bytes,

@@ -165,10 +165,33 @@ pub(super) async fn let_in(quorum: &Quorum, voter: VoterId, address: Address) ->
         changes.push(ChangeMembers::RemoveNodes(older));
     }
     tracing::info!(%voter, "metadata quorum: a broker joins");
-    match quorum.raft.change_membership(ChangeMembers::Batch(changes), true).await {
-        Ok(_) => QuorumAnswer::Joined,
-        Err(error) => QuorumAnswer::Failed { message: error.to_string() },
+    match change(quorum, ChangeMembers::Batch(changes), true).await {
+        Ok(()) => QuorumAnswer::Joined,
+        Err(message) => QuorumAnswer::Failed { message },
     }
+}
+
+/// Changes who belongs to the quorum. One change at a time: openraft takes no second one, and calls that an error.
+async fn change(quorum: &Quorum, change: Change, retain: bool) -> Result<(), String> {
+    let turn = async {
+        let turn = quorum.changing.lock().await;
+        let mut metrics = quorum.raft.metrics();
+        loop {
+            let settled = is_settled(&metrics.borrow_watched());
+            // What the last leader began may be under way still.
+            if settled || metrics.changed().await.is_err() {
+                return turn;
+            }
+        }
+    };
+    let turn = tokio::time::timeout(CALL_MAX, turn).await;
+    let _turn = turn.map_err(|_elapsed| "another change of its members is under way".to_owned())?;
+    quorum.raft.change_membership(change, retain).await.map(drop).map_err(|error| error.to_string())
+}
+
+fn is_settled(metrics: &RaftMetrics<Types>) -> bool {
+    metrics.membership_config.membership().get_joint_config().len() == 1
+        && metrics.membership_config.log_id() == metrics.committed_membership_config.log_id()
 }
 
 /// On the leader: makes learners voters and voters learners, until the voters are the ones that the configuration names.
@@ -177,7 +200,7 @@ pub(super) async fn keep(quorum: Arc<Quorum>) {
     let mut metrics = quorum.raft.metrics();
     let mut led_since = (0, Instant::now());
     loop {
-        let change = {
+        let wanted_change = {
             let metrics = metrics.borrow_watched();
             if led_since.0 != metrics.current_term {
                 led_since = (metrics.current_term, Instant::now());
@@ -188,9 +211,9 @@ pub(super) async fn keep(quorum: Arc<Quorum>) {
             };
             next_change(&metrics, &wanted, &is_gone)
         };
-        if let Some((change, retain)) = change {
-            tracing::info!(%change, "metadata quorum: its voters change");
-            if let Err(error) = quorum.raft.change_membership(change, retain).await {
+        if let Some((wanted_change, retain)) = wanted_change {
+            tracing::info!(change = %wanted_change, "metadata quorum: its voters change");
+            if let Err(error) = change(&quorum, wanted_change, retain).await {
                 tracing::warn!(%error, "metadata quorum: its voters could not be changed");
                 tokio::time::sleep(ASK_AGAIN).await;
             }
@@ -217,9 +240,7 @@ fn next_change(
 ) -> Option<(Change, bool)> {
     let replication = metrics.replication.as_ref().filter(|_| metrics.state == ServerState::Leader)?;
     let membership = metrics.membership_config.membership();
-    let settled = membership.get_joint_config().len() == 1
-        && metrics.membership_config.log_id() == metrics.committed_membership_config.log_id();
-    if !settled {
+    if !is_settled(metrics) {
         return None;
     }
     let last = metrics.last_log_index.unwrap_or_default();
