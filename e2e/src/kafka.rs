@@ -1,6 +1,6 @@
 //! Producing and consuming from pods, with a client that is not ours, and comparing what came back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -97,21 +97,7 @@ impl Kafka<'_> {
         let bootstrap = self.bootstrap();
         let arguments = ["-C", "-q", "-e", "-b", &bootstrap, "-t", topic, "-o", "beginning", "-f", "%p %o %k:%s\\n"];
         let printed = Pod::kcat(&arguments).run_again(self.story, RUN_LIMIT_SECONDS).await?;
-        let records: Result<Vec<Record>> = printed.lines().map(parse).collect();
-        let mut records = records?;
-        records.sort();
-        let mut next: BTreeMap<i32, i64> = BTreeMap::new();
-        for record in &records {
-            let expected = next.entry(record.partition).or_default();
-            ensure!(
-                record.offset == *expected,
-                "partition {}: {} comes after {expected}",
-                record.partition,
-                record.offset
-            );
-            *expected += 1;
-        }
-        Ok(records)
+        checked(&printed)
     }
 
     /// What a client's metadata request tells.
@@ -144,16 +130,21 @@ impl Kafka<'_> {
         Ok(partitions.map(one).collect())
     }
 
-    /// The brokers that have a replica of the topic.
+    /// The brokers, each with how many replicas it has of all topics.
     ///
     /// # Errors
     /// When the cluster does not answer.
-    pub async fn brokers_of(&self, topic: &str) -> Result<BTreeSet<i64>> {
+    pub async fn replicas(&self) -> Result<BTreeMap<i64, usize>> {
         let metadata = self.metadata().await?;
-        let found = metadata["topics"].as_array().into_iter().flatten().find(|found| found["topic"] == topic);
-        let partitions = found.and_then(|found| found["partitions"].as_array()).into_iter().flatten();
-        let replicas = partitions.flat_map(|partition| partition["replicas"].as_array().into_iter().flatten());
-        Ok(replicas.filter_map(|replica| replica["id"].as_i64()).collect())
+        let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let ids =
+            |brokers: &Value| items(brokers).into_iter().filter_map(|broker| broker["id"].as_i64()).collect::<Vec<_>>();
+        let mut counts: BTreeMap<i64, usize> = ids(&metadata["brokers"]).into_iter().map(|id| (id, 0)).collect();
+        let partitions = items(&metadata["topics"]).into_iter().flat_map(|topic| items(&topic["partitions"]));
+        for id in partitions.flat_map(|partition| ids(&partition["replicas"])) {
+            *counts.entry(id).or_default() += 1;
+        }
+        Ok(counts)
     }
 
     async fn metadata(&self) -> Result<Value> {
@@ -161,6 +152,23 @@ impl Kafka<'_> {
         let printed = Pod::kcat(&["-L", "-J", "-b", &bootstrap]).run_again(self.story, RUN_LIMIT_SECONDS).await?;
         serde_json::from_str(&printed).with_context(|| format!("not JSON: {printed}"))
     }
+}
+
+/// Records as kcat printed them, by partition and offset.
+///
+/// # Errors
+/// When a line is none, or offsets of a partition have a gap.
+pub(crate) fn checked(printed: &str) -> Result<Vec<Record>> {
+    let records: Result<Vec<Record>> = printed.lines().map(parse).collect();
+    let mut records = records?;
+    records.sort();
+    let mut next: BTreeMap<i32, i64> = BTreeMap::new();
+    for record in &records {
+        let expected = next.entry(record.partition).or_default();
+        ensure!(record.offset == *expected, "partition {}: {} comes after {expected}", record.partition, record.offset);
+        *expected += 1;
+    }
+    Ok(records)
 }
 
 fn parse(line: &str) -> Result<Record> {

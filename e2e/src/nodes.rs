@@ -15,8 +15,8 @@ use crate::Story;
 /// Set by `cargo xtask e2e`: the script that stops and starts nodes.
 const SCRIPT: &str = "FOREBAY_E2E_CLUSTER";
 
-/// An eviction that is let through is answered sooner.
-const EVICTION_LIMIT: Duration = Duration::from_secs(1);
+/// An eviction that is let through is answered sooner, on a busy machine too.
+const EVICTION_LIMIT: Duration = Duration::from_secs(3);
 
 /// Whether nodes can be powered off here; says so when not.
 pub fn can_be_stopped(story: &Story) -> bool {
@@ -79,6 +79,29 @@ impl Story {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let patch = Patch::Merge(json!({"spec": {"unschedulable": cordoned}}));
         nodes.patch(node, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    /// Drains a node with `kubectl drain`, as who runs it does: it is cordoned, and its pods are evicted, again and again while a budget
+    /// forbids it.
+    ///
+    /// # Errors
+    /// With what kubectl says, also when it is not through within `limit_seconds`.
+    pub async fn drain(&self, node: &str, limit_seconds: u64) -> Result<()> {
+        self.step(&format!("kubectl drain {node}"));
+        let limit = format!("--timeout={limit_seconds}s");
+        let drain = ["drain", node, "--ignore-daemonsets", "--delete-emptydir-data", &limit];
+        let mut command = match std::env::var_os(SCRIPT) {
+            Some(script) => {
+                let mut command = Command::new(script);
+                command.arg("kubectl");
+                command
+            }
+            None => Command::new("kubectl"),
+        };
+        let output = command.args(drain).stdin(std::process::Stdio::null()).kill_on_drop(true).output().await?;
+        ensure!(output.status.success(), "kubectl drain {node}: {}", String::from_utf8_lossy(&output.stderr));
+        self.step(&format!("{node} is drained"));
         Ok(())
     }
 

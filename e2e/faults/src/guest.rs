@@ -17,8 +17,8 @@ use crate::ledger::{Ledger, Partition};
 use crate::load::{self, Load, Manner, OWN};
 use crate::readback;
 
-/// How often it says how far it is.
-const SAY_EVERY: Duration = Duration::from_secs(5);
+/// How often it says how far it is, and the longest time since then in which a partition acknowledged nothing.
+const SAY_EVERY: Duration = Duration::from_secs(1);
 /// A group has read everything within this.
 const GROUP_ENDS_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -62,7 +62,9 @@ pub(crate) async fn run(args: &Args) -> Result<bool> {
     loop {
         tokio::select! {
             _ = ends.recv() => break,
-            _ = every.tick() => println!("{} acknowledged", ledger.count()),
+            _ = every.tick() => {
+                println!("{} acknowledged, gap {} ms", ledger.count(), ledger.gap_lately().as_millis());
+            }
         }
     }
     ledger.ends();

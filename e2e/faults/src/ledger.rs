@@ -32,6 +32,8 @@ pub(crate) struct Partition {
     /// The longest time between two acknowledgements, and when it began.
     pub(crate) longest_gap: Duration,
     pub(crate) longest_gap_at: Duration,
+    /// The longest that ended since [`Ledger::gap_lately`] was asked.
+    gap_lately: Duration,
     last_acknowledgement: Option<Duration>,
     next_to_read: i64,
     committed: i64,
@@ -54,8 +56,6 @@ pub(crate) struct Ledger {
 
 /// More different errors than this are counted together.
 const ERRORS_MAX: usize = 200;
-/// Gaps are also times without acknowledgements at the end, or before the first one.
-const NEVER: Duration = Duration::ZERO;
 
 impl Ledger {
     pub(crate) fn new() -> Self {
@@ -140,6 +140,14 @@ impl Ledger {
         self.inner().partitions.values().map(count).sum()
     }
 
+    /// The longest time in which a partition acknowledged nothing: of those that ended since this was asked last, and those that go on.
+    pub(crate) fn gap_lately(&self) -> Duration {
+        let now = self.elapsed();
+        let mut inner = self.inner();
+        let one = |partition: &mut Partition| std::mem::take(&mut partition.gap_lately).max(partition.gap_at(now));
+        inner.partitions.values_mut().map(one).max().unwrap_or_default()
+    }
+
     /// Everything, for the check.
     pub(crate) fn take(&self) -> (BTreeMap<TopicPartition, Partition>, Vec<String>, BTreeMap<String, u64>) {
         let inner = std::mem::take(&mut *self.inner());
@@ -148,11 +156,16 @@ impl Ledger {
 }
 
 impl Partition {
+    /// How long it has acknowledged nothing.
+    fn gap_at(&self, now: Duration) -> Duration {
+        self.last_acknowledgement.map_or(Duration::ZERO, |since| now.saturating_sub(since))
+    }
+
     fn gap_until(&mut self, now: Duration) {
-        let since = self.last_acknowledgement.unwrap_or(NEVER);
-        let gap = now.saturating_sub(since);
-        if self.last_acknowledgement.is_some() && gap > self.longest_gap {
-            (self.longest_gap, self.longest_gap_at) = (gap, since);
+        let gap = self.gap_at(now);
+        self.gap_lately = self.gap_lately.max(gap);
+        if gap > self.longest_gap {
+            (self.longest_gap, self.longest_gap_at) = (gap, now - gap);
         }
     }
 }
@@ -171,6 +184,18 @@ mod tests {
     fn a_group_may_read_again_but_not_skip() {
         assert!(problems(&[0, 1, 2, 1, 2, 3]).is_empty());
         assert_eq!(problems(&[0, 1, 3]), ["t-0: its group got offset 3 after 1: skipped"]);
+    }
+
+    #[test]
+    fn a_gap_is_told_while_it_goes_on_and_once_after_it() {
+        let (ledger, tp) = (Ledger::new(), TopicPartition::new("t", 0));
+        ledger.acknowledged(&tp, 0, 1, 0);
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(ledger.gap_lately() >= Duration::from_millis(20), "it goes on");
+        ledger.acknowledged(&tp, 1, 1, 1);
+        let told = ledger.gap_lately();
+        assert!(told >= Duration::from_millis(20), "it has ended: its whole length");
+        assert!(ledger.gap_lately() < told, "it is not told again");
     }
 
     #[test]

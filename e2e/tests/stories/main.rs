@@ -5,6 +5,7 @@
 mod disks;
 mod examples;
 mod in_force;
+mod listeners;
 mod monitoring;
 mod profiles;
 mod quickstart;

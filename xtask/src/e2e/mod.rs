@@ -15,6 +15,9 @@ use crate::image::{self, What};
 use crate::run::{cargo, step, workspace_root};
 use provider::{Cluster, Provider};
 
+/// The tag of the images that stories upgrade to.
+const NEXT: &str = "e2e-next";
+
 /// Options of `cargo xtask e2e`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -55,6 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     archives.push(tools::pack_kcat()?);
     if args.all {
         archives.push(tools::pack_load()?);
+        archives.extend(image::again(What::All, NEXT, &work_folder()?)?);
     }
     let targets: &[&str] = match (args.pictures, args.all) {
         (true, _) => &["pictures"],

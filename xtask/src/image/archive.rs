@@ -3,6 +3,7 @@
 //! What must hold: the order is given or sorted, nothing is dated, owners are numbers: equal content, equal bytes.
 
 use std::fmt::Write as _;
+use std::io::Read as _;
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
@@ -58,6 +59,26 @@ pub(super) fn docker_archive(tag: &str, config: &[u8], layer: Vec<u8>) -> Result
         append(&mut builder, &Entry::file(&name, 0o644, content))?;
     }
     builder.into_inner().context("cannot end the archive")
+}
+
+/// A docker archive's image under another tag, which is a label of it too: with another digest.
+pub(super) fn renamed(archive: &[u8], tag: &str) -> Result<Vec<u8>> {
+    let (mut config, mut layer) = (None, None);
+    for entry in tar::Archive::new(archive).entries()? {
+        let mut entry = entry?;
+        let name = entry.path()?.display().to_string();
+        let mut content = Vec::new();
+        entry.read_to_end(&mut content).with_context(|| format!("cannot read {name}"))?;
+        match name.as_str() {
+            "manifest.json" => {}
+            name if name.ends_with("/layer.tar") => layer = Some(content),
+            _ => config = Some(content),
+        }
+    }
+    let (config, layer) = config.zip(layer).context("it is no archive of one image with one layer")?;
+    let mut config: serde_json::Value = serde_json::from_slice(&config)?;
+    config["config"]["Labels"]["org.opencontainers.image.ref.name"] = tag.into();
+    docker_archive(tag, &serde_json::to_vec(&config)?, layer)
 }
 
 fn append(builder: &mut Builder<Vec<u8>>, entry: &Entry) -> Result<()> {

@@ -104,6 +104,19 @@ pub(crate) fn build(what: What) -> Result<Vec<PathBuf>> {
     Ok(archives)
 }
 
+/// Packs the archives that there are once more, under another tag and with another digest: the same programs, and to Kubernetes
+/// another version.
+pub(crate) fn again(what: What, tag: &str, folder: &Path) -> Result<Vec<PathBuf>> {
+    let one = |(image, path): (&Image, PathBuf)| {
+        let packed = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let renamed = archive::renamed(&packed, &format!("{}:{tag}", image.name))?;
+        let path = folder.join(format!("{}-{tag}.tar", image.name));
+        std::fs::write(&path, renamed).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    };
+    what.images().into_iter().zip(archives(what)).map(one).collect()
+}
+
 /// Where the archives are.
 pub(crate) fn archives(what: What) -> Vec<PathBuf> {
     let folder = workspace_root().join(FOLDER);
@@ -245,6 +258,21 @@ mod tests {
         assert_eq!(config["rootfs"]["diff_ids"][0], format!("sha256:{}", archive::digest(&layer)));
         assert_eq!(config["config"]["Entrypoint"][0], "/forebay-operator");
         assert_eq!(config["config"]["User"], "65532:65532", "a number: runAsNonRoot can be checked");
+    }
+
+    #[test]
+    fn an_image_packed_again_is_another_one_with_the_same_program() {
+        let packed = pack(&BROKER, b"program".to_vec()).unwrap();
+        let again = archive::renamed(&packed, "forebay-broker:other").unwrap();
+        let (before, after) = (files_of(&packed), files_of(&again));
+        let layer = |files: &[(String, Vec<u8>)]| files.iter().find(|(name, _)| name.ends_with("layer.tar")).cloned();
+        assert_eq!(layer(&before), layer(&after));
+        let manifest = |files: &[(String, Vec<u8>)]| {
+            let (_, bytes) = files.iter().find(|(name, _)| name == "manifest.json").unwrap();
+            serde_json::from_slice::<serde_json::Value>(bytes).unwrap()[0].clone()
+        };
+        assert_eq!(manifest(&after)["RepoTags"][0], "forebay-broker:other");
+        assert_ne!(manifest(&after)["Config"], manifest(&before)["Config"], "another digest");
     }
 
     #[test]

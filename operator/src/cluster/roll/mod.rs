@@ -173,7 +173,9 @@ pub(crate) fn next(situation: &Situation<'_>) -> Step {
     // Those that are to go hold nobody up: what they have is looked at partition by partition.
     let staying = || pods.iter().filter(|pod| pod.ordinal < replicas);
     if let Some(pod) = staying().find(|pod| !pod.ready) {
-        return Step::Wait(recovering.get(&pod.name).cloned().unwrap_or(format!("{} is not ready yet", pod.name)));
+        let why = pod.message.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        let not_ready = || format!("{} is not ready yet{why}", pod.name);
+        return Step::Wait(recovering.get(&pod.name).cloned().unwrap_or_else(not_ready));
     }
     let count = i32::try_from(staying().count()).unwrap_or(i32::MAX);
     if count < replicas {

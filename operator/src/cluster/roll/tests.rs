@@ -41,6 +41,7 @@ struct Pod {
     #[serde(default)]
     restart: bool,
     recovers: Option<String>,
+    message: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -69,6 +70,7 @@ fn seen(pod: &Pod) -> PodSeen {
         ready: pod.ready,
         deleting: pod.deleting,
         restart_requested: pod.restart,
+        message: pod.message.clone(),
         ..PodSeen::default()
     }
 }
