@@ -173,6 +173,11 @@ impl Disk {
         }
     }
 
+    /// Creates a directory. The one that it lies in still needs [`Disk::sync_dir`].
+    pub fn make_dir(&self, path: &Path) -> Result<(), DiskError> {
+        std::fs::create_dir(path).map_err(failed("create directory", path))
+    }
+
     /// Creates a directory and its parents; the new entry is made durable.
     pub fn create_dir(&self, path: &Path) -> Result<(), DiskError> {
         std::fs::create_dir_all(path).map_err(failed("create directory", path))?;
@@ -250,13 +255,18 @@ impl Disk {
 
     /// Replaces a small file so that a crash leaves the old or the new content, never a mixture; durable on return.
     pub fn replace(&self, path: &Path, content: &[u8]) -> Result<(), DiskError> {
+        self.put(path, content)?;
+        path.parent().map_or(Ok(()), |parent| self.sync_dir(parent))
+    }
+
+    /// As [`Self::replace`], but which content is there after a crash is certain only after [`Disk::sync_dir`].
+    pub fn put(&self, path: &Path, content: &[u8]) -> Result<(), DiskError> {
         let temporary = beside(path, ".tmp");
         let file = self.open_write(&temporary)?;
         file.set_len(0)?;
         file.write_all_at(&mut [IoSlice::new(content)], 0)?;
         file.sync()?;
-        self.rename(&temporary, path)?;
-        path.parent().map_or(Ok(()), |parent| self.sync_dir(parent))
+        self.rename(&temporary, path)
     }
 
     /// As [`Self::replace`], for small files that must be replaceable on a full disk too: the content before stays as `NAME.spare`, and its

@@ -334,6 +334,24 @@ impl LogDir {
         self.recovery_points.lock().get(&name.key()).copied().unwrap_or(Offset(0))
     }
 
+    /// Makes the directories of logs that are not there yet: one flush makes all of them durable. Gives how many.
+    pub fn make_dirs(&self, logs: &[LogName]) -> Result<usize, DiskError> {
+        let paths = logs.iter().map(|log| self.path.join(log.to_string()));
+        let new: Vec<_> = paths.filter(|path| !self.disk.exists(path)).collect();
+        let made = new.iter().try_for_each(|path| self.disk.make_dir(path));
+        let made = made.and_then(|()| if new.is_empty() { Ok(()) } else { self.disk.sync_dir(&self.path) });
+        if made.is_err() {
+            // Whoever finds one of them takes it for durable.
+            new.iter().try_for_each(|path| self.disk.remove_dir_all(path))?;
+        }
+        made.map(|()| new.len())
+    }
+
+    /// Whether there is such a log, as far as is noted.
+    pub(crate) fn knows(&self, name: &LogName) -> bool {
+        self.recovery_points.lock().contains_key(&name.key())
+    }
+
     /// Notes that there is such a log, so that it is missed when its directory is gone.
     pub(crate) fn note_log(&self, name: &LogName) {
         self.recovery_points.lock().entry(name.key()).or_insert(Offset(0));

@@ -45,12 +45,16 @@ pub fn read(disk: &Disk, dir: &Path) -> Result<Option<Uuid>, TopicIdError> {
     id.ok_or_else(malformed).map(Some)
 }
 
-/// Checks a directory's topic id, or writes it, durably, when it has none.
-pub(crate) fn claim(disk: &Disk, dir: &Path, expected: Uuid) -> Result<(), TopicIdError> {
+/// Checks a directory's topic id, or writes it when it has none; gives whether it did, since the directory still needs
+/// [`Disk::sync_dir`] then.
+pub(crate) fn claim(disk: &Disk, dir: &Path, expected: Uuid) -> Result<bool, TopicIdError> {
     match read(disk, dir)? {
-        Some(found) if found == expected => Ok(()),
+        Some(found) if found == expected => Ok(false),
         Some(found) => Err(TopicIdError::Mismatch { dir: dir.display().to_string(), found, expected }),
-        None => Ok(disk.replace(&dir.join(FILE_NAME), format!("version: 0\ntopic_id: {expected}\n").as_bytes())?),
+        None => {
+            disk.put(&dir.join(FILE_NAME), format!("version: 0\ntopic_id: {expected}\n").as_bytes())?;
+            Ok(true)
+        }
     }
 }
 
@@ -63,8 +67,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let disk = Disk::real();
         let (old, new) = (Uuid([1; 16]), Uuid([2; 16]));
-        claim(&disk, dir.path(), old).unwrap();
-        claim(&disk, dir.path(), old).unwrap();
+        assert!(claim(&disk, dir.path(), old).unwrap());
+        assert!(!claim(&disk, dir.path(), old).unwrap());
         assert_eq!(read(&disk, dir.path()).unwrap(), Some(old));
         assert!(matches!(claim(&disk, dir.path(), new), Err(TopicIdError::Mismatch { .. })));
         std::fs::write(dir.path().join(FILE_NAME), "version: 0\ntopic_id: x\n").unwrap();

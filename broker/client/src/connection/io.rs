@@ -13,8 +13,10 @@ use tokio::sync::{mpsc, oneshot};
 
 /// What a read makes room for at least.
 const READ_BYTES_MIN: usize = 16 << 10;
-/// So much room is made on the word of a size prefix; more as bytes really arrive. A larger buffer is not kept for the next answer.
+/// So much room is made on the word of a size prefix; more as bytes really arrive.
 const READ_AHEAD_BYTES_MAX: usize = 1 << 20;
+/// A larger buffer is not kept for the next answer: what a follower is sent at a time fits, and new memory costs as much as the copying.
+const KEPT_BYTES_MAX: usize = 4 << 20;
 /// Smaller answers get memory of their own: who keeps a part of one must not keep the whole buffer.
 const SHARED_FROM_BYTES: usize = 16 << 10;
 
@@ -132,7 +134,8 @@ async fn read_one(
     }
     let frame = buffer.split_to(bytes);
     let frame = if bytes < SHARED_FROM_BYTES { Bytes::copy_from_slice(&frame) } else { frame.freeze() };
-    if bytes > READ_AHEAD_BYTES_MAX {
+    // Nor a large one when the answers are small.
+    if bytes > KEPT_BYTES_MAX || (bytes < SHARED_FROM_BYTES && buffer.capacity() > READ_AHEAD_BYTES_MAX) {
         *buffer = BytesMut::from(&buffer[..]);
     }
     let id = frame.first_chunk::<4>().map(|id| i32::from_be_bytes(*id));

@@ -82,8 +82,9 @@ enum State {
     Unsure(Failure),
 }
 
-/// Looks at a request; its batches go nowhere before [`hand_over`].
-pub(crate) fn begin(broker: &Arc<Broker>, context: RequestContext, request: ProduceRequest) -> PendingProduce {
+/// Looks at a request; its batches go nowhere before [`hand_over`]. What waits for its answer then holds nothing of the frame that it came in.
+pub(crate) fn begin(broker: &Arc<Broker>, mut context: RequestContext, request: ProduceRequest) -> PendingProduce {
+    context.client_id = context.client_id.map(|id| id.detached());
     let mut topics = Vec::with_capacity(request.topic_data.len());
     for data in request.topic_data {
         let topic = check_request(request.acks).and_then(|()| find_topic(broker, &data.name, data.topic_id));
@@ -91,7 +92,7 @@ pub(crate) fn begin(broker: &Arc<Broker>, context: RequestContext, request: Prod
         for partition in data.partition_data {
             partitions.push(begin_partition(broker, &context, &topic, request.acks, partition));
         }
-        topics.push(PendingTopic { name: data.name, id: data.topic_id, partitions });
+        topics.push(PendingTopic { name: data.name.detached(), id: data.topic_id, partitions });
     }
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     let deadline = Instant::from_std(context.received_at) + timeout;

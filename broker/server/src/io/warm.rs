@@ -1,16 +1,20 @@
 //! Reads cold ranges into the page cache before a network thread sends them.
 //!
 //! What must hold: `sendfile` and `read` on a network thread find their bytes in memory; a catch-up reader waits here, on
-//! threads of its own, and holds up nobody but itself. Whether a range is hot is probed by a read that must not block
+//! threads of its own, and holds up nobody but itself: not by the time of a core, since these threads stand back, nor by the memory, since
+//! what it has left behind is let go of. Whether a range is hot is probed by a read that must not block
 //! (`RWF_NOWAIT`); where the file system has no such read, only a range among the newest batches is taken as hot.
 
 use std::io::IoSliceMut;
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
+use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use rustix::process::setpriority_process;
 use tokio::sync::{mpsc, oneshot};
 
 use super::stop_on_panic::PanicAlarm;
@@ -19,6 +23,13 @@ use crate::net::send::FileRange;
 /// Distance of two probed bytes: readahead brings in at least this much at once.
 const PROBE_STEP_BYTES: u64 = 128 * 1024;
 const READ_BYTES: usize = 128 * 1024;
+/// How far behind a reader of old data its ranges are dropped from the page cache: what others want is not pushed out for data that are read
+/// once. Readers close behind find theirs.
+const KEPT_BEHIND_BYTES: u64 = 8 << 20;
+/// More than a reader gets on by from one cold range to the next, mostly; what is gone already costs nothing.
+const DROPPED_BYTES: u64 = 16 << 20;
+/// These threads' niceness: whoever wants the newest goes first.
+const STAND_BACK: i32 = 5;
 /// Ranges that may wait for a thread.
 const QUEUE_RANGES: usize = 64;
 
@@ -68,6 +79,8 @@ impl Warmer {
 }
 
 fn run(queue: &Mutex<mpsc::Receiver<Job>>) {
+    // Of this thread only; where it is not allowed, they compete.
+    let _refused = setpriority_process(None, STAND_BACK).is_err();
     let mut buffer = Vec::new();
     loop {
         let job = queue.lock().blocking_recv();
@@ -76,6 +89,7 @@ fn run(queue: &Mutex<mpsc::Receiver<Job>>) {
                 buffer.resize(READ_BYTES, 0);
                 read_through(&slice, &mut buffer);
                 buffer = Vec::new();
+                drop_behind(&slice);
                 let _client_gone = done.send(());
             }
             Some(Job::Stop) | None => return,
@@ -92,6 +106,15 @@ fn read_through(slice: &FileRange, buffer: &mut [u8]) {
             Ok(0) | Err(_) => return,
             Ok(read) => position += u64::try_from(read).unwrap_or(u64::MAX),
         }
+    }
+}
+
+fn drop_behind(slice: &FileRange) {
+    let end = slice.position.saturating_sub(KEPT_BEHIND_BYTES);
+    let begin = end.saturating_sub(DROPPED_BYTES);
+    if let Some(length) = NonZeroU64::new(end - begin) {
+        // It is advice: what is not taken is only memory.
+        let _refused = fadvise(&*slice.file, begin, Some(length), Advice::DontNeed).is_err();
     }
 }
 
@@ -127,5 +150,35 @@ fn probe(slice: &FileRange, position: u64) -> Probe {
         Ok(_) => Probe::Hot,
         Err(Errno::AGAIN) => Probe::Cold,
         Err(_) => Probe::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn is_cold_at(file: &Arc<File>, position: u64) -> bool {
+        matches!(probe(&FileRange { file: Arc::clone(file), position, length: 1 }, position), Probe::Cold)
+    }
+
+    #[test]
+    fn what_a_reader_of_old_data_has_left_behind_is_dropped_but_what_is_close_behind_it() {
+        let file = Arc::new(tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap());
+        let chunk = vec![7; 1 << 20];
+        (0..40).for_each(|n| file.write_all_at(&chunk, n * MIB).unwrap());
+        file.sync_all().unwrap();
+        fadvise(&*file, 39 * MIB, NonZeroU64::new(MIB), Advice::DontNeed).unwrap();
+        if !is_cold_at(&file, 39 * MIB) {
+            return; // a file system that keeps everything, or that tells nothing
+        }
+        drop_behind(&FileRange { file: Arc::clone(&file), position: 30 * MIB, length: 1 << 20 });
+        let cold: Vec<u64> = (0..39).filter(|n| is_cold_at(&file, n * MIB)).collect();
+        assert_eq!(cold, (6..22).collect::<Vec<_>>());
+        drop_behind(&FileRange { file: Arc::clone(&file), position: MIB, length: 1 << 20 });
+        assert!(!is_cold_at(&file, 0), "nothing is far enough behind");
     }
 }

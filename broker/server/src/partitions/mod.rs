@@ -300,7 +300,7 @@ impl PartitionTable {
         per_dir::for_each(
             logs,
             |(place, _)| &place.dir,
-            means.config.threads.recovery_per_data_dir,
+            |logs| open::prepare(logs, means.config.threads.recovery_per_data_dir),
             |(place, settings)| {
                 if self.shutdown.is_cancelled() {
                     self.incomplete.store(true, Ordering::Relaxed);
@@ -391,6 +391,9 @@ impl PartitionTable {
     fn place(&self, topic: &TopicImage, index: PartitionIndex, located: &mut HashMap<LogName, usize>) -> Place {
         let name = LogName::new(&topic.name, index.0);
         let fewest = || {
+            if self.dirs.len() == 1 {
+                return 0; // asking the disk for each of thousands takes its time
+            }
             let logs_in = |dir: usize| located.values().filter(|located| **located == dir).count();
             let usable = (0..self.dirs.len()).filter(|dir| !self.dirs[*dir].is_out());
             usable.min_by_key(|dir| (self.dirs[*dir].log_dir.check_room().is_err(), logs_in(*dir))).unwrap_or_default()
@@ -461,7 +464,7 @@ impl PartitionTable {
         per_dir::for_each(
             open,
             |hosted| &hosted.dir,
-            threads_per_dir,
+            |_| threads_per_dir,
             |hosted| {
                 if let Err(error) = hosted.partition.close() {
                     self.incomplete.store(true, Ordering::Relaxed);

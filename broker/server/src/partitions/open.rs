@@ -10,6 +10,18 @@ use crate::metadata::effective::PartitionSettings;
 /// The metadata says later who leads it.
 const NO_ROLE_YET: LeaderEpoch = LeaderEpoch(-1);
 
+/// So many threads make new logs: most of that is waiting for the disk, which flushes at once for all that wait.
+const MAKING_THREADS: usize = 8;
+
+/// Makes the directories of logs that are new, and says how many threads are to open all of them. Blocks.
+pub(super) fn prepare(logs: &[(Place, PartitionSettings)], opening_threads: usize) -> usize {
+    let Some((first, _)) = logs.first() else { return opening_threads };
+    let names: Vec<_> = logs.iter().map(|(place, _)| LogName::new(&place.topic, place.index.0)).collect();
+    // What fails here fails again, and is told, where the log is opened.
+    let made = first.dir.log_dir.make_dirs(&names).unwrap_or_default();
+    if made == logs.len() { opening_threads.max(MAKING_THREADS) } else { opening_threads }
+}
+
 /// Opens one log. A directory of another topic of this name is set aside first.
 pub(super) fn open(place: &Place, settings: &PartitionSettings) -> Result<Partition, OpenLogError> {
     let name = LogName::new(&place.topic, place.index.0);

@@ -6,11 +6,12 @@ use parking_lot::Mutex;
 
 use super::hosted::HostedDir;
 
-/// Calls `work` for each item, on up to `threads_per_dir` threads for each directory. Returns when all is done.
+/// Calls `work` for each item, on as many threads for each directory as `threads_for` says of its items, which may wait for that disk.
+/// Returns when all is done.
 pub(super) fn for_each<T: Send>(
     items: Vec<T>,
     dir_of: impl Fn(&T) -> &Arc<HostedDir>,
-    threads_per_dir: usize,
+    threads_for: impl Fn(&[T]) -> usize + Sync,
     work: impl Fn(T) + Sync,
 ) {
     if items.len() <= 1 {
@@ -25,17 +26,21 @@ pub(super) fn for_each<T: Send>(
         }
     }
     std::thread::scope(|scope| {
-        for dir in by_dir {
-            let threads = threads_per_dir.clamp(1, dir.len());
-            let left = Arc::new(Mutex::new(dir.into_iter()));
-            for _ in 0..threads {
-                let (left, work) = (Arc::clone(&left), &work);
-                scope.spawn(move || {
+        for items in by_dir {
+            let (threads_for, work) = (&threads_for, &work);
+            scope.spawn(move || {
+                let threads = threads_for(&items).clamp(1, items.len());
+                let left = Mutex::new(items.into_iter());
+                let work_off = || {
                     while let Some(item) = { left.lock().next() } {
                         work(item);
                     }
+                };
+                std::thread::scope(|scope| {
+                    (1..threads).for_each(|_| drop(scope.spawn(work_off)));
+                    work_off();
                 });
-            }
+            });
         }
     });
 }

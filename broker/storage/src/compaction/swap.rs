@@ -64,6 +64,9 @@ fn rename_all(disk: &Disk, dir: &Path, base: Offset, from: &str, to: &str) -> Re
 /// Carries on what a crash interrupted: unfinished successors go, finished ones take their place.
 pub(crate) fn finish_interrupted(disk: &Disk, dir: &Path) -> Result<(), DiskError> {
     let names: Vec<String> = disk.list(dir)?.into_iter().map(|entry| entry.name).collect();
+    if !names.iter().any(|name| name.ends_with(CLEANED) || name.ends_with(SWAP)) {
+        return Ok(());
+    }
     let swapped: Vec<Offset> = names.iter().filter_map(|name| parse_segment_file(name, ".log.swap")).collect();
     for name in names.iter().filter(|name| name.ends_with(CLEANED)) {
         disk.remove_file(&dir.join(name))?;

@@ -102,10 +102,9 @@ impl PartitionLog {
         if !disk.exists(&dir) {
             disk.create_dir(&dir)?;
         }
-        if let Some(topic_id) = topic_id {
-            topic_id::claim(disk, &dir, topic_id)?;
-        }
+        let claimed = topic_id.map_or(Ok(false), |topic_id| topic_id::claim(disk, &dir, topic_id))?;
         let mut loader = Loader::new(log_dir, name, &dir, &config)?;
+        loader.is_durable &= !claimed;
         loader.mark = if guarded { Some(FlushMark::load(disk, &dir)?) } else { None };
         let loaded = loader.recover().and_then(|()| loader.finish(config));
         log_dir.note_inconsistent(
@@ -145,6 +144,8 @@ struct Loader<'a> {
     next_offset: Offset,
     report: RecoveryReport,
     mark: Option<FlushMark>,
+    /// The directory's entries are on disk as they are.
+    is_durable: bool,
 }
 
 impl<'a> Loader<'a> {
@@ -190,6 +191,7 @@ impl<'a> Loader<'a> {
             next_offset: first,
             report: RecoveryReport::default(),
             mark: None,
+            is_durable: log_dir.was_clean() && log_dir.knows(name),
         })
     }
 
@@ -410,10 +412,12 @@ impl<'a> Loader<'a> {
         if self.segments.is_empty() {
             self.next_offset = self.log_start;
             self.segments.push(Segment::create(self.disk, &self.dir, self.log_start, None)?);
+            self.is_durable = false;
         }
         let end = self.next_offset;
         for offset in self.snapshots.iter().filter(|offset| **offset > end) {
             self.disk.remove_file(&self.dir.join(snapshot_name(*offset)))?;
+            self.is_durable = false;
         }
         let mut epochs_unsaved = false;
         let changed = self.epochs.truncate_end(end) | self.epochs.truncate_start(self.log_start);
@@ -428,8 +432,11 @@ impl<'a> Loader<'a> {
         if self.report != RecoveryReport::default() {
             // A killed process leaves its last writes to the page cache: from here on they count as flushed, so they must be.
             self.segments[self.segments.len() - 1].log.sync()?;
+            self.is_durable = false;
         }
-        self.disk.sync_dir(&self.dir)?;
+        if !self.is_durable {
+            self.disk.sync_dir(&self.dir)?;
+        }
         let loaded = Loaded {
             name: self.name.clone(),
             dir: self.dir,

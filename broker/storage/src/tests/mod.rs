@@ -2,6 +2,7 @@
 
 mod appending;
 mod compacting;
+mod creating;
 mod faults;
 mod guarding;
 mod inconsistent;
