@@ -1,5 +1,5 @@
-//! Logs that were found damaged. Where nobody needs the replica, its log is set aside and copied again from the leader; else a person has to
-//! look at it.
+//! Logs that were found damaged, or without some of their records. Where nobody needs the replica, its log is set aside and copied again from
+//! the leader; else what lacks records is served, and what is damaged waits for a person.
 //!
 //! What must hold: only a replica is given up that another broker leads and that has no claim to lead, by metadata newer than this broker's
 //! registration; nothing is removed, and a log that is damaged again while the first one is still there waits for a person.
@@ -38,17 +38,36 @@ fn set_aside(dir: &HostedDir, log: &LogName) -> bool {
 impl PartitionTable {
     /// Sets aside what can be copied again; gives the partitions that are to be opened anew.
     pub(super) fn give_up_damaged(&self, following: &mut Following, image: &MetadataImage) -> Vec<Key> {
-        let damaged = std::mem::take(&mut following.damaged);
-        let (given_up, kept) = damaged.into_iter().partition(|(topic, index)| {
-            let Some(topic) = image.topic_by_id(*topic) else { return false };
-            let needless = topic.partition(*index).is_some_and(|partition| is_needless(partition, self.broker_id));
+        if following.damaged.is_empty() && following.lacking.is_empty() {
+            return Vec::new();
+        }
+        let Following { damaged, lacking, located, .. } = following;
+        let needless = |(topic, index): &Key| {
+            let topic = image.topic_by_id(*topic)?;
             let log = LogName::new(&topic.name, index.0);
-            let dir = following.located.get(&log).and_then(|dir| self.dirs.get(*dir)).filter(|dir| !dir.is_out());
-            needless && dir.is_some_and(|dir| set_aside(dir, &log))
-        });
-        following.damaged = kept;
+            let dir = located.get(&log).and_then(|dir| self.dirs.get(*dir)).filter(|dir| !dir.is_out())?;
+            is_needless(topic.partition(*index)?, self.broker_id).then_some((dir, log))
+        };
+        let mut given_up: Vec<Key> =
+            damaged.extract_if(.., |key| needless(key).is_some_and(|(dir, log)| set_aside(dir, &log))).collect();
+        for (key, (dir, log)) in
+            lacking.extract_if(.., |key| needless(key).is_some()).filter_map(|key| Some((key, needless(&key)?)))
+        {
+            self.close_one(&key);
+            set_aside(dir, &log);
+            // Where it could not be, it is served as it was.
+            given_up.push(key);
+        }
         self.commit_deletions();
         given_up
+    }
+
+    /// Takes a partition out of service, to be opened again.
+    fn close_one(&self, key: &Key) {
+        let Some(hosted) = ({ self.open.write().remove(key) }) else { return };
+        if let Err(error) = hosted.partition.close() {
+            tracing::error!(topic = %hosted.topic, partition = %hosted.index, %error, "a log could not be closed");
+        }
     }
 }
 

@@ -74,6 +74,8 @@ struct Following {
     offline: Vec<Key>,
     /// What was found damaged.
     damaged: Vec<Key>,
+    /// What is served although records are missing in it.
+    lacking: Vec<Key>,
     /// A directory is missing, and no image was followed yet.
     first_without_all_dirs: bool,
     retry_at: Instant,
@@ -93,13 +95,15 @@ pub(crate) struct Followed {
     pub(crate) roles: (Option<i64>, u64),
 }
 
-/// Why a partition was not opened.
+/// Why a partition was not opened, or not as it should be.
 #[derive(Debug, Clone, Copy)]
 enum Failure {
     /// A full disk, say.
     MayPass,
     /// Somebody has to look at what is on the disk.
     Damage,
+    /// It was, but records are missing.
+    Lacks,
 }
 
 /// What a change is made with.
@@ -131,6 +135,7 @@ impl PartitionTable {
                 failed: Vec::new(),
                 offline: Vec::new(),
                 damaged: Vec::new(),
+                lacking: Vec::new(),
                 first_without_all_dirs: !all_dirs,
                 retry_at: Instant::now(),
                 late: Vec::new(),
@@ -227,6 +232,7 @@ impl PartitionTable {
             match failure {
                 Failure::MayPass => following.failed.push(key),
                 Failure::Damage => following.damaged.push(key),
+                Failure::Lacks => following.lacking.push(key),
             }
         }
         let mut late = Late::new(self.dirs.len());
@@ -255,10 +261,7 @@ impl PartitionTable {
         image: &MetadataImage,
         registered: bool,
     ) -> Vec<(Arc<TopicImage>, PartitionIndex)> {
-        let mut again = Vec::new();
-        if registered && !following.damaged.is_empty() {
-            again = self.give_up_damaged(following, image);
-        }
+        let mut again = if registered { self.give_up_damaged(following, image) } else { Vec::new() };
         if !following.failed.is_empty() && Instant::now() >= following.retry_at {
             following.retry_at = Instant::now() + OPEN_AGAIN_EVERY;
             again.append(&mut following.failed);
@@ -411,12 +414,12 @@ impl PartitionTable {
 
     fn open_one(&self, place: Place, settings: &PartitionSettings, metrics: &Metrics) -> Result<(), Failure> {
         match open::open(&place, settings) {
-            Ok(partition) => {
+            Ok((partition, report)) => {
                 let key = (place.topic_id, place.index);
                 let topic_metrics = metrics.topic(&place.topic);
                 let hosted = Hosted::new(place, Arc::new(partition), topic_metrics, settings);
                 self.open.write().insert(key, hosted);
-                Ok(())
+                if report.missing.is_empty() { Ok(()) } else { Err(Failure::Lacks) }
             }
             Err(error) => {
                 tracing::error!(topic = %place.topic, partition = %place.index, %error, "a partition could not be opened");

@@ -1,7 +1,7 @@
 //! Opening one replica, whatever else has its topic's name.
 
 use forebay_broker_partition::{OpenPartition, Partition};
-use forebay_broker_storage::{LogName, OpenLogError, TopicIdError};
+use forebay_broker_storage::{LogName, OpenLogError, RecoveryReport, TopicIdError};
 use forebay_broker_wire::types::LeaderEpoch;
 
 use super::hosted::Place;
@@ -23,7 +23,7 @@ pub(super) fn prepare(logs: &[(Place, PartitionSettings)], opening_threads: usiz
 }
 
 /// Opens one log. A directory of another topic of this name is set aside first.
-pub(super) fn open(place: &Place, settings: &PartitionSettings) -> Result<Partition, OpenLogError> {
+pub(super) fn open(place: &Place, settings: &PartitionSettings) -> Result<(Partition, RecoveryReport), OpenLogError> {
     let name = LogName::new(&place.topic, place.index.0);
     let log_dir = &place.dir.log_dir;
     let wanted = OpenPartition {
@@ -33,7 +33,7 @@ pub(super) fn open(place: &Place, settings: &PartitionSettings) -> Result<Partit
         config: settings.log.clone(),
     };
     let replication = settings.replication();
-    let opened = match Partition::open_replica(log_dir, wanted.clone(), replication) {
+    match Partition::open_replica(log_dir, wanted.clone(), replication) {
         Err(OpenLogError::TopicId(TopicIdError::Mismatch { found, .. })) => {
             let from = log_dir.path().join(name.to_string());
             // Not the name of a log any more: nothing will open or delete it.
@@ -43,6 +43,5 @@ pub(super) fn open(place: &Place, settings: &PartitionSettings) -> Result<Partit
             Partition::open_replica(log_dir, wanted, replication)
         }
         opened => opened,
-    };
-    opened.map(|(partition, _report)| partition)
+    }
 }

@@ -1,4 +1,4 @@
-//! A follower's log is damaged while it is stopped: it is copied again, once; a person looks at what happens twice.
+//! A follower's log is damaged, or lacks records, while it is down: it is copied again, once; a person looks at damage that happens twice.
 
 use super::SETTINGS;
 use super::cluster::Cluster;
@@ -49,4 +49,30 @@ fn a_damaged_log_of_a_follower_is_set_aside_and_copied_again() {
     cluster.start_again(follower);
     cluster.await_in_sync("orders", 3);
     cluster.await_records("orders", 51);
+}
+
+#[test]
+fn a_followers_log_whose_beginning_is_missing_after_a_kill_is_copied_again() {
+    let mut cluster = Cluster::start(&["replica.lag.time.max.ms=2000", "log.segment.bytes=1048576"]);
+    cluster.create_replicated("orders", 3, "2");
+    let value = "x".repeat(300_000);
+    for _ in 0..8 {
+        cluster.produce("orders", &value);
+    }
+    let follower = (cluster.leader("orders") + 1) % 3;
+    let log = cluster.data(follower).join("orders-0");
+    let first = log.join("00000000000000000000.log");
+    eventually("it has several segments", || {
+        let files = std::fs::read_dir(&log).unwrap().map(|entry| entry.unwrap().path());
+        (files.filter(|path| path.extension().is_some_and(|suffix| suffix == "log")).count() > 1).then_some(())
+    });
+    cluster.kill(follower);
+    std::fs::remove_file(&first).unwrap();
+    cluster.start_again(follower);
+    cluster.await_in_sync("orders", 3);
+    eventually("it has all of it again", || {
+        (cluster.client(follower).read_all("orders", 0) == cluster.read_all("orders")).then_some(())
+    });
+    assert!(first.exists() && cluster.data(follower).join("orders-0.damaged").exists());
+    offline_replicas(&cluster, follower, 0);
 }
