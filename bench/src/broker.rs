@@ -144,6 +144,14 @@ pub(crate) fn cpu_seconds(stat: &str) -> Option<f64> {
     Some((user + system) / TICKS_A_SECOND)
 }
 
+/// The same of all children that have ended.
+pub(crate) fn cpu_seconds_of_children(stat: &str) -> Option<f64> {
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(13);
+    let user: f64 = fields.next()?.parse().ok()?;
+    let system: f64 = fields.next()?.parse().ok()?;
+    Some((user + system) / TICKS_A_SECOND)
+}
+
 fn status_number(status: &str, name: &str) -> Option<f64> {
     status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }

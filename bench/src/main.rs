@@ -44,6 +44,8 @@ enum Command {
     JavaLadder(compare::Options),
     /// Latency at five rates.
     LatencyAtLoad(compare::Options),
+    /// How long few records take, by what the consumer asks for.
+    LowTraffic(compare::Options),
     /// What it costs to have every acknowledged record on disk.
     GroupCommit(compare::Options),
     /// Start, idling, restart and recovery.
@@ -102,6 +104,7 @@ fn measure(command: &Command) -> anyhow::Result<bool> {
             Command::ProducerLadder(options) => compare::run(&[Scenario::ProducerLadder], options).await,
             Command::JavaLadder(options) => compare::run(&[Scenario::JavaLadder], options).await,
             Command::LatencyAtLoad(options) => compare::run(&[Scenario::LatencyAtLoad], options).await,
+            Command::LowTraffic(options) => compare::run(&[Scenario::LowTraffic], options).await,
             Command::GroupCommit(options) => compare::run(&[Scenario::GroupCommit], options).await,
             Command::Life(options) => compare::run(&[Scenario::Life], options).await,
             Command::ManyPartitions(options) => compare::run(&[Scenario::ManyPartitions], options).await,

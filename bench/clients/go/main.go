@@ -1,9 +1,9 @@
 // Latency at a steady rate with franz-go: produce to consume and produce to acknowledge, counted from when each record was due,
 // so that a stall counts for every record behind it.
 //
-//	latency BOOTSTRAP TOPIC PARTITIONS RATE RECORD_BYTES SECONDS
+//	latency BOOTSTRAP TOPIC PARTITIONS RATE RECORD_BYTES SECONDS [FETCH_MIN_BYTES FETCH_MAX_WAIT_MS]
 //
-// The topic is there. Records go round the partitions, acks=all, no linger; the first SECONDS/4 are not counted. Prints one line of JSON.
+// The topic is there; the consumer fetches as the client does by default if nothing is said of it. Records go round the partitions, acks=all, no linger; the first SECONDS/4 are not counted. Prints one line of JSON.
 package main
 
 import (
@@ -85,8 +85,8 @@ func (r *run) produce(ctx context.Context, client *kgo.Client, rate int) {
 }
 
 func main() {
-	if len(os.Args) != 7 {
-		fmt.Fprintln(os.Stderr, "latency BOOTSTRAP TOPIC PARTITIONS RATE RECORD_BYTES SECONDS")
+	if len(os.Args) != 7 && len(os.Args) != 9 {
+		fmt.Fprintln(os.Stderr, "latency BOOTSTRAP TOPIC PARTITIONS RATE RECORD_BYTES SECONDS [FETCH_MIN_BYTES FETCH_MAX_WAIT_MS]")
 		os.Exit(2)
 	}
 	seeds, topic := kgo.SeedBrokers(strings.Split(os.Args[1], ",")...), os.Args[2]
@@ -95,7 +95,12 @@ func main() {
 	r := run{began: time.Now(), consumed: make([]int64, n), acked: make([]int64, n), partitions: partitions, bytes: max(bytes, 16), n: n}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds+60)*time.Second)
 	defer cancel()
-	consumer, err := kgo.NewClient(seeds, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	consume := []kgo.Opt{seeds, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())}
+	if len(os.Args) == 9 {
+		wait := time.Duration(number(os.Args[8])) * time.Millisecond
+		consume = append(consume, kgo.FetchMinBytes(int32(number(os.Args[7]))), kgo.FetchMaxWait(wait), kgo.FetchMaxPartitionBytes(1<<20))
+	}
+	consumer, err := kgo.NewClient(consume...)
 	check(err)
 	producer, err := kgo.NewClient(seeds, kgo.DefaultProduceTopic(topic), kgo.ProducerLinger(0), kgo.MaxBufferedRecords(100_000),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.NoCompression()))

@@ -30,6 +30,17 @@ const FIGURES: [Metric; 6] = [
     at_most_kafkas("acknowledged, 99 %"),
     at_most_kafkas("acknowledged, 99.9 %"),
 ];
+const LOW_RATE: u64 = 20;
+const LOW_RECORD_BYTES: u32 = 200;
+const LOW_SECONDS: u64 = 8;
+/// Name, fetch.min.bytes and fetch.max.wait.ms: as the profile for low traffic has them, and as those who tune for throughput do.
+const LOW_FETCHES: [(&str, u32, u32); 2] =
+    [("fetch.min.bytes=1, wait 10 ms", 1, 10), ("fetch.min.bytes=1 MiB, wait 1,000 ms", 1 << 20, 1_000)];
+/// How long they wait is what they ask for.
+const LOW_FIGURES: [Metric; 2] = [
+    Metric { name: "end to end, 50 %", unit: "ms", wanted: Wanted::Nothing },
+    Metric { name: "end to end, 99 %", unit: "ms", wanted: Wanted::Nothing },
+];
 const FLUSHED_P99: Metric = Metric { name: "acknowledged, 99 %", unit: "ms", wanted: Wanted::AtMost(0.2) };
 const UNFLUSHED_P99: Metric = at_most_kafkas("acknowledged, 99 %");
 const RATE: Metric = Metric { name: "produced", unit: "records/s", wanted: Wanted::Nothing };
@@ -53,7 +64,19 @@ pub(super) struct Latency {
 }
 
 pub(super) fn measure(program: &Path, side: &Side, topic: &str, rate: u64, seconds: u64) -> Result<Latency> {
-    let numbers = [PARTITIONS.to_string(), rate.to_string(), RECORD_BYTES.to_string(), seconds.to_string()];
+    measure_with(program, side, topic, (rate, RECORD_BYTES, seconds), &[])
+}
+
+/// `fetching` is what the consumer asks for, if not as by default: fetch.min.bytes and fetch.max.wait.ms.
+fn measure_with(
+    program: &Path,
+    side: &Side,
+    topic: &str,
+    (rate, record_bytes, seconds): (u64, u32, u64),
+    fetching: &[u32],
+) -> Result<Latency> {
+    let numbers = [PARTITIONS.to_string(), rate.to_string(), record_bytes.to_string(), seconds.to_string()];
+    let numbers = numbers.into_iter().chain(fetching.iter().map(u32::to_string));
     let said = output_of(Command::new(program).args([side.address(), topic]).args(numbers))?;
     let latency: Latency = serde_json::from_str(said.trim()).with_context(|| format!("not a result: {said}"))?;
     ensure!(latency.failed == 0 && latency.received == rate * seconds, "records are missing: {latency:?}");
@@ -77,6 +100,31 @@ pub(super) async fn at_load(bench: &mut Bench<'_>) -> Result<()> {
                 let values = [e2e_p50_ms, e2e_p99_ms, e2e_p999_ms, ack_p50_ms, ack_p99_ms, ack_p999_ms];
                 for (metric, value) in FIGURES.into_iter().zip(values).filter(|_| round > 0) {
                     bench.samples.add(&case, side.make, round, metric, value)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Few small records, as many consumers have: who asks for much waits the whole time for little.
+pub(super) async fn low_traffic(bench: &mut Bench<'_>) -> Result<()> {
+    let options = bench.options;
+    let program = client("latency")?;
+    let sides = bench.sides(&[]).await?;
+    let seconds = bench.scaled(LOW_SECONDS).max(4);
+    for round in bench.rounds() {
+        for (number, (case, min_bytes, wait_ms)) in LOW_FETCHES.into_iter().enumerate() {
+            for side in sides.iter().filter(|_| options.wants(case)) {
+                let topic = format!("low-{number}-{round}");
+                side.create_topic(&topic, PARTITIONS, &[]).await?;
+                let work = (LOW_RATE, LOW_RECORD_BYTES, seconds);
+                let found = measure_with(&program, side, &topic, work, &[min_bytes, wait_ms])?;
+                side.delete_topic(&topic).await?;
+                for (metric, value) in LOW_FIGURES.into_iter().zip([found.e2e_p50_ms, found.e2e_p99_ms]) {
+                    if round > 0 {
+                        bench.samples.add(case, side.make, round, metric, value)?;
+                    }
                 }
             }
         }

@@ -5,10 +5,12 @@
 //! with its extremes; what is saved says how it came about.
 
 mod cold;
+mod counting;
 mod latency;
 mod life;
 mod many;
 mod page;
+mod pages;
 mod replicated;
 mod samples;
 pub(crate) mod side;
@@ -61,6 +63,7 @@ pub(crate) enum Scenario {
     ProducerLadder,
     JavaLadder,
     LatencyAtLoad,
+    LowTraffic,
     GroupCommit,
     Life,
     ManyPartitions,
@@ -70,10 +73,11 @@ pub(crate) enum Scenario {
 }
 
 impl Scenario {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::ProducerLadder,
         Self::JavaLadder,
         Self::LatencyAtLoad,
+        Self::LowTraffic,
         Self::GroupCommit,
         Self::Life,
         Self::ManyPartitions,
@@ -87,6 +91,7 @@ impl Scenario {
             Self::ProducerLadder => "producer-ladder",
             Self::JavaLadder => "java-ladder",
             Self::LatencyAtLoad => "latency-at-load",
+            Self::LowTraffic => "low-traffic",
             Self::GroupCommit => "group-commit",
             Self::Life => "life",
             Self::ManyPartitions => "many-partitions",
@@ -100,13 +105,16 @@ impl Scenario {
         match self {
             Self::ProducerLadder => {
                 "librdkafka's rdkafka_performance (a client that costs little), one partition, acks=all unless said otherwise: writes, \
-                 then reads from the beginning, with a queue of its own that is never full. Rates are its own, from the first record to the last. Peak memory is the process's VmHWM."
+                 then reads from the beginning three times, with a queue of its own that is never full. Rates are its own, from the first record to the last; its CPU is that of the whole process. What a reader that only counts is sent says what the broker can. Before each run as much page cache as it writes is used and given back, since this machine's host charges fresh memory to whoever needs it. Peak memory is the process's VmHWM."
             }
             Self::JavaLadder => {
                 "kafka-producer-perf-test of Apache Kafka 4.4, 1 KB of JSON, 4 partitions. On few cores this client is the limit, not the broker."
             }
             Self::LatencyAtLoad => {
                 "franz-go, 1 KB, 4 partitions, acks=all, no linger; counted from when each record was due, so that a stall counts for all behind it."
+            }
+            Self::LowTraffic => {
+                "franz-go, 20 records/s of 200 B on 4 partitions, counted from when each record was due: what a consumer's fetch settings cost where little comes."
             }
             Self::GroupCommit => {
                 "flush.messages=1 (every acknowledged record on disk) beside the default: latency with franz-go at a steady rate, throughput with rdkafka_performance."
@@ -116,7 +124,7 @@ impl Scenario {
             }
             Self::ManyPartitions => "Topics of 100 partitions, nobody uses them.",
             Self::ColdReader => {
-                "franz-go at 2,000 records/s of 1 KB, with and without rdkafka_performance reading 8 GB of old data; the broker has 1.5 GB of memory, page cache included."
+                "franz-go at 2,000 records/s of 1 KB, with and without rdkafka_performance, or a reader that only counts, reading 8 GB of old data at niceness 19 (it stands for a client on another machine); the broker has 1.5 GB of memory, page cache included."
             }
             Self::ManyConnections => "Connections that have said who they are (ApiVersions) and then say nothing.",
             Self::Replicated => {
@@ -175,6 +183,7 @@ pub(crate) async fn run(scenarios: &[Scenario], options: &Options) -> Result<boo
             Scenario::ProducerLadder => throughput::producer_ladder(&mut bench).await,
             Scenario::JavaLadder => throughput::java_ladder(&mut bench).await,
             Scenario::LatencyAtLoad => latency::at_load(&mut bench).await,
+            Scenario::LowTraffic => latency::low_traffic(&mut bench).await,
             Scenario::GroupCommit => latency::group_commit(&mut bench).await,
             Scenario::Life => life::life(&mut bench).await,
             Scenario::ManyPartitions => many::partitions(&mut bench).await,

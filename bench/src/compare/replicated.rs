@@ -11,7 +11,7 @@ use forebay_broker_client::admin::NewTopic;
 
 use super::samples::{Metric, Wanted};
 use super::throughput::parse;
-use super::{Bench, client, output_of};
+use super::{Bench, client, output_of, pages};
 use crate::cluster::Cluster;
 
 const BROKERS: usize = 3;
@@ -118,6 +118,7 @@ async fn measured(cluster: &Cluster, records: u64, command: impl FnOnce(&str) ->
     let configs = [("min.insync.replicas".to_owned(), "2".to_owned())].into();
     let (name, partitions) = (topic.to_owned(), PARTITIONS);
     cluster.create_topic(NewTopic { name, partitions, replication_factor: 3, configs, ..NewTopic::default() }).await?;
+    pages::warm(records * u64::from(RECORD_BYTES) * BROKERS as u64)?;
     cluster.forget_peaks()?;
     let (before, began) = (cluster.cpu_seconds()?, Instant::now());
     let said = output_of(&mut command(topic))?;
