@@ -271,9 +271,7 @@ fn brokers_beyond_the_voters_have_the_metadata_and_do_not_vote() {
 
 #[test]
 fn brokers_that_join_at_once_are_let_in_one_after_another_without_an_error() {
-    let mut cluster = Cluster::of(8);
-    cluster.start(&[0, 1, 2]);
-    cluster.start(&[3, 4, 5, 6, 7]);
+    let cluster = Cluster::started(8);
     eventually("all are in", || (metric(cluster.broker(0), "forebay_quorum_learners") == 5).then_some(()));
     let said = cluster.brokers.iter().flatten().flat_map(BrokerProcess::all_said);
     let errors: Vec<_> = said.filter(|line| line.contains("undergoing a configuration change")).collect();
