@@ -162,6 +162,8 @@ reasons! {
     ConfigChanged,
     /// A broker was restarted because an annotation asked for it.
     RestartRequested,
+    /// A broker was restarted because a disk of it has grown and its file system only does so when it is mounted anew.
+    FileSystemGrows,
     /// Brokers are to go: their partitions move to the others.
     ScalingDown,
     /// Partitions move to brokers that have fewer than their share.

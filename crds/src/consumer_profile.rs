@@ -42,22 +42,27 @@ pub struct ConsumerProfileSpec {
     /// The Cluster that has the topics. Can't be changed.
     #[x_kube(validation = Rule::new("self == oldSelf").message("clusterRef can't be changed; create a second ConsumerProfile"))]
     pub cluster_ref: ClusterRef,
-    /// The Kafka topics that the group subscribes to. Partitions are read from the brokers.
+    /// The Kafka topics that the group subscribes to, by their names in Kafka. Partitions are read from the brokers.
     #[schemars(length(min = 1, max = 100), extend("x-kubernetes-list-type" = "set"), inner(length(min = 1, max = 249)))]
     pub topics: Vec<String>,
     /// The consumer group's id; `metadata.name` when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 249))]
     pub group: Option<String>,
-    /// The client library that the members use. Settings and limits differ between them.
+    /// The client library that the members use, as settings and limits differ: `java`; `librdkafka` and what is built on it
+    /// (confluent-kafka for Python, Go and .NET, rust-rdkafka, kcat); `franz-go`.
     pub client_family: ClientFamily,
-    /// The group protocol that the members use: `classic` when left out.
+    /// The group protocol that the members use. `classic` (used when left out): session timeout and heartbeat interval are the client's.
+    /// `consumer` (KIP-848): they are the broker's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_protocol: Option<GroupProtocol>,
-    /// A well-known workload; `goals` override what it assumes.
+    /// A well-known workload; `goals` override what it assumes. `projection`: a database write per record, batches of 500.
+    /// `reconciliation`: in-memory work, large fetches, latency does not matter. `low-traffic`: some tens of records a second, each at once.
+    /// `latency-critical`: answered as soon as one record is there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
-    /// The workload in numbers. What is left out comes from the preset.
+    /// The workload in numbers. What is left out comes from the preset; without one 1000 ms, 500 records a second of 1000 bytes, work of
+    /// 1 ms and 10 ms at worst. `status.workload` has what was computed for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goals: Option<Goals>,
     /// Explicit settings by Kafka's (Java) names, for example `fetch.min.bytes`. They are checked against the rules and
@@ -117,7 +122,7 @@ pub struct Goals {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 3_600_000))]
     pub latency_ms: Option<i64>,
-    /// Records a second that arrive, over all topics of the profile.
+    /// Records a second that arrive, over all topics of the profile; fractions are allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub records_per_second: Option<f64>,
@@ -133,11 +138,11 @@ pub struct Goals {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub work_worst_ms: Option<f64>,
-    /// Members of the group.
+    /// Members of the group; 1 when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub members: Option<i32>,
-    /// Memory that one member may use for records, for example `256Mi`.
+    /// Memory that one member may use for fetched records, a quantity of bytes, for example `256Mi`; not judged when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<Quantity>,
 }
@@ -146,7 +151,7 @@ pub struct Goals {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ConsumerProfileStatus {
-    /// The generation of the spec that this status answers.
+    /// The generation of the spec that this status answers; -1 until an operator has looked at it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// The ConfigMap that applications read: keys `java.properties`, `librdkafka.properties`, `franz-go.json`. A key is
@@ -227,7 +232,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Predicted {
-    /// Time from a record's arrival until it has been processed, in milliseconds, at the stated rate; none when members
+    /// Time from a record's arrival until it has been processed, in milliseconds, at the stated rate; absent when members
     /// do not keep up and lag grows without bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<f64>,

@@ -41,12 +41,12 @@ pub struct TopicSpec {
     /// The Cluster that has the topic. Can't be changed.
     #[x_kube(validation = Rule::new("self == oldSelf").message("clusterRef can't be changed: the topic would stay on the old cluster; create a second Topic"))]
     pub cluster_ref: ClusterRef,
-    /// The topic's name in Kafka; `metadata.name` when left out. Can't be changed.
+    /// The topic's name in Kafka, for one that Kubernetes does not take (`Orders_v1`); `metadata.name` when left out. Can't be changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 249), regex(pattern = r"^[a-zA-Z0-9._-]+$"))]
     #[x_kube(validation = Rule::new("self != '.' && self != '..' && !self.startsWith('__')").message("topicName can't be '.', '..' or start with '__': such topics belong to the brokers"))]
     pub topic_name: Option<String>,
-    /// Number of partitions; can only grow. Records of a key may move to another partition when it does.
+    /// Number of partitions; can only grow. Records of a key may go to another partition from then on.
     #[schemars(range(min = 1, max = 100_000))]
     #[x_kube(validation = Rule::new("self >= oldSelf").message("partitions can't be taken away: their records would be lost; create a second Topic with fewer"))]
     pub partitions: i32,
@@ -55,15 +55,16 @@ pub struct TopicSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 32_767))]
     pub replication_factor: Option<i32>,
-    /// Topic configuration by Kafka's names (`retention.ms`, `cleanup.policy`, …). Values are integers or strings. The
+    /// Topic configuration by Kafka's names (`retention.ms`, `cleanup.policy`, …). Values are integers or strings; an unknown name is
+    /// refused in the status with the nearest one that exists. The
     /// topic is kept as declared: a value set by hand is put back, a name set by hand and not listed here is removed.
     #[serde(default, skip_serializing_if = "ConfigMap::is_empty")]
     #[schemars(extend("maxProperties" = 100))]
     pub config: ConfigMap,
-    /// `Delete` (used when left out): the topic is deleted with this object. `Retain`: it stays.
+    /// `Delete` (used when left out): the topic and its records are deleted with this object. `Retain`: they stay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim_policy: Option<ReclaimPolicy>,
-    /// True: the operator reports what differs but changes nothing on the brokers. Deleting this object then leaves the
+    /// False when left out. True: the operator reports what differs but changes nothing on the brokers. Deleting this object then leaves the
     /// topic in place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
@@ -91,7 +92,7 @@ impl TopicSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopicStatus {
-    /// The generation of the spec that this status answers.
+    /// The generation of the spec that this status answers; -1 until an operator has looked at it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// The topic's name in Kafka.

@@ -98,6 +98,22 @@ fn a_disk_does_not_shrink_move_or_go() {
 }
 
 #[test]
+fn a_disk_is_mounted_in_a_folder_of_its_own() {
+    let two =
+        |path: &str| json!([{"name": "data", "size": "10Gi", "mountPath": path}, {"name": "more", "size": "1Ti"}]);
+    for path in ["/data/../etc", "/data/..x/../y", "/./data", "/data//x"] {
+        refused::<Cluster>(CLUSTER, "/spec/disks", two(path), "write the folder itself");
+    }
+    for path in ["/etc/forebay", "/proc/x", "/dev"] {
+        refused::<Cluster>(CLUSTER, "/spec/disks", two(path), "of the system's own");
+    }
+    refused::<Cluster>(CLUSTER, "/spec/disks", two("/var/lib/forebay/more"), "a folder of its own");
+    for path in ["/data/a..b", "/data/.hidden", "/etcetera", "/mnt/disk-1"] {
+        assert_eq!(verdicts::<Cluster>(CLUSTER, "/spec/disks", two(path)).0, "", "{path}");
+    }
+}
+
+#[test]
 fn a_disk_grows_and_another_is_added() {
     allowed::<Cluster>(CLUSTER, "/spec/disks/0/size", json!("20Gi"));
     allowed::<Cluster>(CLUSTER, "/spec/disks/1/size", json!("1024Gi"));

@@ -48,6 +48,11 @@ fn assert_schema_is_plain(value: &serde_json::Value, path: &str) {
     if let Some(format) = map.get("format").and_then(|format| format.as_str()) {
         assert!(!format.starts_with("uint"), "{path} has format {format}, about which the API server warns");
     }
+    let choices = map.get("enum").and_then(|choices| choices.as_array());
+    assert!(
+        choices.into_iter().flatten().all(|choice| !choice.is_null()),
+        "{path}: kubectl explain shows a choice that is none"
+    );
     let described = map.contains_key("description") || path.ends_with("Properties") || path.ends_with(".items");
     assert!(
         described

@@ -25,12 +25,16 @@ use crate::{cluster, topic};
 #[derive(Debug, Default)]
 pub(crate) struct Api {
     pub(crate) objects: Mutex<BTreeMap<String, Value>>,
-    writes: Mutex<Vec<String>>,
-    events: Mutex<Vec<String>>,
-    /// A path that is refused.
-    refuses: Option<&'static str>,
-    pods: Mutex<Vec<Value>>,
-    claims: Mutex<Vec<Value>>,
+    /// All requests, Events aside.
+    pub(crate) requests: Mutex<Vec<String>>,
+    pub(crate) writes: Mutex<Vec<String>>,
+    pub(crate) events: Mutex<Vec<String>>,
+    /// A path that is refused to writes.
+    pub(crate) refuses: Option<&'static str>,
+    /// A path that can't be read.
+    pub(crate) unreadable: Option<&'static str>,
+    pub(crate) pods: Mutex<Vec<Value>>,
+    pub(crate) claims: Mutex<Vec<Value>>,
 }
 
 /// A status is written to an object that has a spec: it must decode.
@@ -52,8 +56,14 @@ impl Api {
         let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
         if path.contains("/events") {
             self.events.lock().push(body.to_string());
-        } else if *method != Method::GET {
-            self.writes.lock().push(format!("{method} {path}"));
+        } else {
+            self.requests.lock().push(format!("{method} {path}"));
+            if *method != Method::GET {
+                self.writes.lock().push(format!("{method} {path}"));
+            }
+        }
+        if self.unreadable.is_some_and(|path_of| path.ends_with(path_of) && *method == Method::GET) {
+            return refusal(500, "InternalError", "etcd is away");
         }
         if self.refuses.is_some_and(|refused| path.ends_with(refused) && *method != Method::GET) {
             return refusal(403, "Forbidden", "not allowed here");
@@ -106,6 +116,11 @@ impl Api {
         }
     }
 
+    /// The requests since the last call, Events aside.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.requests.lock())
+    }
+
     /// The writes since the last call, Events aside.
     pub(crate) fn written(&self) -> Vec<String> {
         std::mem::take(&mut self.writes.lock())
@@ -117,7 +132,7 @@ impl Api {
     }
 }
 
-fn context(api: &Arc<Api>) -> Arc<Context> {
+pub(crate) fn context(api: &Arc<Api>) -> Arc<Context> {
     context_of(api, "127.0.0.1:1", Stores::default())
 }
 
@@ -158,7 +173,7 @@ pub(crate) fn cluster_object() -> Value {
 }
 
 /// The Cluster as the watch would bring it: with the status that was written.
-fn cluster_as_stored(api: &Api) -> Arc<DeserializeGuard<Cluster>> {
+pub(crate) fn cluster_as_stored(api: &Api) -> Arc<DeserializeGuard<Cluster>> {
     cluster_with(api, &json!([]))
 }
 
@@ -267,7 +282,7 @@ async fn a_status_that_can_not_be_written_is_an_error_and_is_counted() {
     assert!(context.metrics.render().contains("reconciles_total{kind=\"Cluster\",outcome=\"error\"} 1\n"));
 }
 
-fn topic_object(deleting: bool) -> Arc<DeserializeGuard<Topic>> {
+pub(crate) fn topic_object(deleting: bool) -> Arc<DeserializeGuard<Topic>> {
     let mut object = json!({
         "apiVersion": "forebay.dev/v1alpha1", "kind": "Topic",
         "metadata": {"name": "t", "namespace": "n", "uid": "u", "generation": 1, "resourceVersion": "5", "finalizers": ["other/one", "forebay.dev/topic"]},

@@ -22,7 +22,10 @@ mod kube;
 mod lease;
 mod metrics;
 mod reconcile;
+#[cfg(test)]
+mod refused_tests;
 mod run;
+mod settings;
 mod stores;
 mod topic;
 

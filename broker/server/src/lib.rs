@@ -21,6 +21,7 @@ pub mod metrics;
 mod net;
 mod partitions;
 mod quorum;
+mod rack;
 mod replication;
 mod status;
 

@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
+use crate::rack::{self, Told};
 use crate::status::{cgroup, limits};
 
 /// Threads for short blocking work outside the data path: opening logs, reading /proc, metadata writes.
@@ -28,16 +29,20 @@ pub struct Arguments {
     /// Takes node.id from the number at the end of a name, such as a pod's
     #[arg(long, value_name = "NAME-N")]
     broker_id_from: Option<String>,
+    /// Takes broker.rack from the file `rack` in a folder; the start waits up to 30 s for it, or for `no-rack`, which says why there is none
+    #[arg(long, value_name = "FOLDER")]
+    rack_from: Option<PathBuf>,
 }
 
 impl Arguments {
-    fn read_config(&self) -> anyhow::Result<BrokerConfig> {
+    fn read_config(&self, rack: Option<&str>) -> anyhow::Result<BrokerConfig> {
         let text = std::fs::read_to_string(&self.config)
             .with_context(|| format!("cannot read the configuration {}", self.config.display()))?;
         let mut overrides = self.set.clone();
         if let Some(name) = &self.broker_id_from {
             overrides.push(format!("node.id={}", broker_id_from_name(name)?));
         }
+        overrides.extend(rack.map(|rack| format!("broker.rack={rack}")));
         BrokerConfig::parse(&text, &overrides)
             .with_context(|| format!("the configuration {} is not valid", self.config.display()))
     }
@@ -50,7 +55,7 @@ impl Arguments {
 pub fn main(arguments: &Arguments) -> anyhow::Result<()> {
     use_small_pages();
     log_to_stderr();
-    let config = arguments.read_config()?;
+    let config = arguments.read_config(None)?;
     limits::raise_nofile(config.nofile_wanted);
     let threads = config.threads.in_force(cgroup::usable_cores());
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -63,8 +68,28 @@ pub fn main(arguments: &Arguments) -> anyhow::Result<()> {
     runtime.block_on(async {
         let shutdown = CancellationToken::new();
         stop_on_signal(&shutdown)?;
+        let config = match &arguments.rack_from {
+            None => config,
+            Some(folder) => match rack::told(folder, rack::WAIT_MAX, &shutdown).await {
+                Told::Stop => return Ok(()),
+                told => arguments.read_config(rack_of(&told))?,
+            },
+        };
         crate::run(config, shutdown, |_started| {}).await
     })
+}
+
+fn rack_of(told: &Told) -> Option<&str> {
+    match told {
+        Told::Rack(rack) => return Some(rack),
+        Told::NoRack(why) => tracing::warn!("this broker has no rack: {why}"),
+        Told::Nothing => tracing::warn!(
+            "this broker has no rack: nobody has told it within {} s; a restart asks again",
+            rack::WAIT_MAX.as_secs()
+        ),
+        Told::Stop => {}
+    }
+    None
 }
 
 /// Little of what a broker keeps lies together: with huge pages (2 MiB) each piece would hold one in memory. Where the kernel can't be told

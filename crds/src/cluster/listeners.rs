@@ -49,14 +49,14 @@ pub struct Listener {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(min = 1, max = 50)), extend("x-kubernetes-list-type" = "set"))]
     pub load_balancer_source_ranges: Vec<String>,
-    /// Annotations of all Services of the listener, as load balancers and DNS controllers read them.
+    /// Annotations of all Services of the listener, for load balancers and DNS controllers that go by them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 50))]
     pub annotations: BTreeMap<String, String>,
     /// The Service that clients begin with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<ListenerBootstrap>,
-    /// What is special about single brokers.
+    /// What is special about single brokers, by id: addresses, node ports, annotations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
     pub brokers: Vec<ListenerBroker>,
@@ -136,16 +136,20 @@ impl ListenerType {
 /// Which address of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = crate::values::without_description)]
-#[expect(missing_docs, reason = "they are Kubernetes' names")]
 pub enum NodeAddressType {
+    /// The address outside.
     #[serde(rename = "ExternalIP")]
     ExternalIp,
+    /// The address inside.
     #[serde(rename = "InternalIP")]
     InternalIp,
+    /// The name outside.
     #[serde(rename = "ExternalDNS")]
     ExternalDns,
+    /// The name inside.
     #[serde(rename = "InternalDNS")]
     InternalDns,
+    /// The name that the node calls itself.
     Hostname,
 }
 
@@ -190,15 +194,15 @@ impl TrafficPolicy {
 #[x_kube(validation = Rule::new("!(has(self.port) && has(self.firstPort))").message("port is the same for all brokers, firstPort another one for each: give one of them"))]
 #[x_kube(validation = Rule::new("!has(self.host) || self.host.contains('{broker}') || has(self.firstPort) || !has(self.port)").message("all brokers would be told by one host and port: write {broker} into host, or give firstPort instead of port"))]
 pub struct Advertised {
-    /// Host; `{broker}` in it stands for the broker's id, as in `broker-{broker}.kafka.example.com`.
+    /// Host; what Kubernetes gives when left out. `{broker}` in it stands for the broker's id, as in `broker-{broker}.kafka.example.com`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = r"^[-.:a-zA-Z0-9{}]+$"))]
     pub host: Option<String>,
-    /// Port of every broker; the Service's own when left out.
+    /// Port of every broker, the same for all; the Service's own when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub port: Option<i32>,
-    /// Port of broker 0; broker n has this plus n.
+    /// Port of broker 0; broker n has this plus n. For one host that leads to each broker by a port of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub first_port: Option<i32>,

@@ -11,10 +11,10 @@ pub struct MaintenanceWindow {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 7), extend("x-kubernetes-list-type" = "set"))]
     pub days: Vec<Day>,
-    /// When it opens, `HH:MM` in UTC.
+    /// When it opens, `HH:MM` in UTC, for example `02:30`.
     #[schemars(regex(pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$"))]
     pub start: String,
-    /// How long it is open, in minutes. A restart that has begun is finished.
+    /// How long it is open, in minutes, at most a week (10080). A restart that has begun is finished.
     #[schemars(range(min = 1, max = 10080))]
     pub minutes: i32,
 }
@@ -31,7 +31,8 @@ impl MaintenanceWindow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rack {
-    /// The label of nodes that names the rack or zone, for example `topology.kubernetes.io/zone`.
+    /// The label of nodes that names the rack or zone, for example `topology.kubernetes.io/zone`. A broker on a node without it has no
+    /// rack.
     #[schemars(
         length(min = 1, max = 317),
         regex(pattern = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$")
@@ -53,11 +54,11 @@ pub enum OnNodeLost {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Moves {
-    /// Bytes a second that each broker sends and takes for moves; 52428800 when left out.
+    /// Bytes a second that each broker sends, and takes, for moves; 52428800 (50 MiB) when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub bytes_per_second: Option<i64>,
-    /// True: a broker that has less than half of what the others have on average, as one that was just added, is given its share of
+    /// False when left out: brokers that are added only get replicas of new topics. True: a broker that has less than half of what the others have on average, as one that was just added, is given its share of
     /// the replicas and preferred leaders. As few move as can be, and racks stay apart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_new_brokers: Option<bool>,

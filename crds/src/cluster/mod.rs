@@ -59,11 +59,11 @@ const OWNED_CONFIG: &str = "!['node.id', 'broker.id', 'listeners', 'advertised.l
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSpec {
-    /// Number of brokers: 1, or 3 and more. From 3 on it may grow and shrink, to 3: what the brokers of the highest ids have is moved
-    /// to the others before they go.
+    /// Number of brokers: 1, or 3 and more (2 stand still when either is lost). From 3 on it may grow, and shrink to 3: what the
+    /// brokers of the highest ids have is moved to the others before they go. 1 stays 1, as it has no quorum that others could join.
     #[schemars(range(min = 1, max = 1000))]
     pub replicas: i32,
-    /// The broker's image; the operator's `--broker-image` when left out.
+    /// The broker's image; the operator's `--broker-image` when left out. Another one restarts the brokers, one after the other.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 500))]
     pub image: Option<String>,
@@ -73,17 +73,22 @@ pub struct ClusterSpec {
     /// The disks of each broker. Partitions are spread over them. A disk can be added and can grow; it can't shrink, change its class or be removed.
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     #[x_kube(validation = Rule::new("oldSelf.all(old, self.exists(disk, disk.name == old.name))").message("a disk can't be removed: brokers move no partitions between their disks, and those on it would be lost; make a second Cluster without it and copy the topics there"))]
+    #[x_kube(validation = Rule::new("self.all(disk, self.exists_one(other, (has(other.mountPath) ? other.mountPath : '/var/lib/forebay/' + other.name) == (has(disk.mountPath) ? disk.mountPath : '/var/lib/forebay/' + disk.name)))").message("two disks have the same mountPath: each needs a folder of its own"))]
     pub disks: Vec<Disk>,
-    /// Thread counts; computed from the CPU limit when left out. `status.threads` has what was chosen.
+    /// Thread counts; computed from the CPU limit when left out, without one from the cores that each broker finds.
+    /// `status.threads` has what was chosen. A change restarts the brokers, one after the other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<Threads>,
-    /// Limits of the broker process.
+    /// Limits of the broker process. A change restarts the brokers, one after the other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ulimits: Option<Ulimits>,
-    /// Kernel settings that the nodes should have. They are read back and compared, never changed.
+    /// Kernel settings that the nodes should have. They are read back and compared (condition `TuningInForce`), never changed; what
+    /// is left out is not compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Kernel>,
-    /// Broker configuration by Kafka's names. Values are integers or strings; an unknown name is refused with the nearest one that exists.
+    /// Broker configuration by Kafka's names, for example `log.retention.hours: 48`. Values are integers or strings (`"true"`, `"0.5"`); an
+    /// unknown name is refused in the status with the nearest one that exists. What brokers take while they run restarts nobody; the rest
+    /// restarts them, one after the other.
     #[serde(default, skip_serializing_if = "ConfigMap::is_empty")]
     #[schemars(extend("maxProperties" = 200))]
     #[x_kube(validation = Rule::new(OWNED_CONFIG).message("config holds a name that the operator sets: node.id, broker.id, listeners, advertised.listeners, forebay.listeners.without.address (use spec.listeners), log.dirs (use spec.disks), num.network.threads, num.io.threads, num.replica.fetchers (use spec.threads), forebay.http.listener, forebay.ulimit.nofile (use spec.ulimits), forebay.cluster.id, controller.quorum.voters, controller.listener.names, inter.broker.listener.name"))]
@@ -97,20 +102,22 @@ pub struct ClusterSpec {
     /// When given, a NetworkPolicy says who may reach the brokers' pods; `{}` closes the brokers' own port and opens the rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_policy: Option<BrokerNetworkPolicy>,
-    /// CPU and memory of each broker. Leave memory beyond the broker's own to the page cache: it counts towards the limit.
+    /// CPU and memory of each broker; no requests and no limits when left out. Leave memory beyond the broker's own to the page cache: it
+    /// counts towards the limit. A change restarts the brokers, one after the other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
-    /// What to add to the brokers' pods.
+    /// What to add to the brokers' pods. A change restarts the brokers, one after the other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodTemplate>,
-    /// Metrics of the brokers.
+    /// How the brokers' metrics are found. They are always served, on port 9644 at `/metrics`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<Metrics>,
-    /// Namespaces whose Topics and ConsumerProfiles may name this Cluster, besides its own; `*` for all.
+    /// Namespaces whose Topics and ConsumerProfiles may name this Cluster, besides its own; `*` for all. Only its own when left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(min = 1, max = 63)), extend("x-kubernetes-list-type" = "set"))]
     pub allowed_namespaces: Vec<String>,
-    /// Racks: each broker registers with the rack of its node, replicas are spread over racks, and brokers over them.
+    /// Racks: each broker registers with the rack of its node, replicas are spread over racks, and brokers over them. No racks when left
+    /// out. A change restarts the brokers, one after the other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rack: Option<Rack>,
     /// When brokers that run may be restarted for a changed spec; at any time when left out. What is down already is mended at
@@ -126,7 +133,7 @@ pub struct ClusterSpec {
     /// How partitions are moved when brokers are taken away or added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moves: Option<Moves>,
-    /// True: the operator reports but changes nothing.
+    /// True: the operator reports but changes nothing; brokers run on as they are. False when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
     /// `Retain` (used when left out): the claims stay when the Cluster is deleted, and a Cluster of the same name finds
@@ -176,25 +183,28 @@ impl ImagePullPolicy {
 #[x_kube(validation = Rule::new("has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)").message("storageClassName can't be changed: a claim stays in its class; add a second disk of the new class"))]
 #[x_kube(validation = Rule::new("has(self.mountPath) == has(oldSelf.mountPath) && (!has(self.mountPath) || self.mountPath == oldSelf.mountPath)").message("mountPath can't be changed: the broker knows its log directories by path"))]
 pub struct Disk {
-    /// Name of the disk and of its claim template: claims are `<name>-<cluster>-broker-<n>`.
+    /// Name of the disk and of its claim template: claims are `<name>-<cluster>-broker-<n>`. Can't be changed.
     #[schemars(length(min = 1, max = 20), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
     #[x_kube(validation = Rule::new("!(self in ['config', 'tmp'])").message("the names config and tmp are taken by the operator's own volumes"))]
     pub name: String,
-    /// Size, for example `100Gi`. It can grow when the class allows it, and never shrinks.
+    /// Size as a quantity of bytes, for example `100Gi`. It can grow where the storage class has `allowVolumeExpansion`, while brokers run,
+    /// and never shrinks.
     #[schemars(schema_with = "size_schema")]
-    #[x_kube(validation = Rule::new("quantity(self).compareTo(quantity(oldSelf)) >= 0").message("a disk can't shrink: no storage class does that; add a smaller disk or create a second Cluster"))]
+    #[x_kube(validation = Rule::new("!isQuantity(self) || !isQuantity(oldSelf) || quantity(self).compareTo(quantity(oldSelf)) >= 0").message("a disk can't shrink: no storage class does that; add a smaller disk or create a second Cluster"))]
     #[x_kube(validation = Rule::new("isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))").message("size is a positive quantity, for example 100Gi"))]
     pub size: Quantity,
     /// The claim's storage class; the default class when left out. Can't be changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub storage_class_name: Option<String>,
-    /// Where the broker has it; `/var/lib/forebay/<name>` when left out. Can't be changed.
+    /// Folder where the broker has it; `/var/lib/forebay/<name>` when left out. Can't be changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 2, max = 200), regex(pattern = r"^/[-._a-zA-Z0-9/]*[-_a-zA-Z0-9]$"))]
+    #[x_kube(validation = Rule::new("!self.matches('(^|/)[.][.]?(/|$)') && !self.contains('//')").message("mountPath has '.', '..' or '//' in it: write the folder itself, for example /var/lib/forebay/data"))]
+    #[x_kube(validation = Rule::new("!self.matches('^/(etc|proc|sys|dev)(/|$)')").message("mountPath is in a folder of the system's own (/etc, /proc, /sys, /dev): choose another one, for example /var/lib/forebay/data"))]
     pub mount_path: Option<String>,
-    /// Mount options that the disk should have, for example `noatime`. A claim can't ask for them (its StorageClass or
-    /// PersistentVolume does), so they are read back and compared.
+    /// Mount options that the disk should have, for example `noatime`; none when left out. A claim can't ask for them (its StorageClass
+    /// or PersistentVolume does), so they are read back and compared (condition `TuningInForce`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), inner(length(min = 1, max = 100)), extend("x-kubernetes-list-type" = "set"))]
     pub mount_options: Vec<String>,
@@ -216,15 +226,16 @@ fn size_schema(_: &mut SchemaGenerator) -> Schema {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Threads {
-    /// Threads that own connections (`num.network.threads`).
+    /// Threads that own connections (`num.network.threads`). When left out: a thread for each core of the CPU limit, 1 to 6.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 256))]
     pub network: Option<i32>,
-    /// Threads that write to and read from disks (`num.io.threads`). At least the number of disks.
+    /// Threads that write to and read from disks (`num.io.threads`). When left out: a thread for each core of the CPU limit, 2 to 16, and
+    /// no fewer than disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 256))]
     pub io: Option<i32>,
-    /// Connections by which a follower fetches from each source (`num.replica.fetchers`).
+    /// Connections by which a broker copies from each other one (`num.replica.fetchers`); 1 when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 256))]
     pub replica_fetchers: Option<i32>,
@@ -234,7 +245,7 @@ pub struct Threads {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ulimits {
-    /// Open files wanted. The broker raises its soft limit up to the hard limit that the container runtime gives; when
+    /// Open files wanted; whatever the container runtime gives when left out. The broker raises its soft limit up to the hard limit that the container runtime gives; when
     /// that is lower, the condition `TuningInForce` says so with both figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1024, max = 1_073_741_824))]
@@ -245,35 +256,35 @@ pub struct Ulimits {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Kernel {
-    /// `vm.swappiness`, exactly.
+    /// `vm.swappiness`, exactly: how readily memory is swapped out, 0 to 200. 1 suits brokers.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 200))]
     pub swappiness: Option<i64>,
-    /// `vm.dirty_ratio`, exactly.
+    /// `vm.dirty_ratio`, exactly: percent of memory that may wait to be written before writers are held up.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub dirty_ratio: Option<i64>,
-    /// `vm.dirty_background_ratio`, exactly.
+    /// `vm.dirty_background_ratio`, exactly: percent of memory that waits to be written when the kernel begins to write it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub dirty_background_ratio: Option<i64>,
-    /// `vm.max_map_count`, at least.
+    /// `vm.max_map_count`, at least: memory mappings of one process.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_map_count: Option<i64>,
-    /// `net.core.rmem_max`, at least.
+    /// `net.core.rmem_max`, at least: bytes of a socket's receive buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub rmem_max: Option<i64>,
-    /// `net.core.wmem_max`, at least.
+    /// `net.core.wmem_max`, at least: bytes of a socket's send buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub wmem_max: Option<i64>,
-    /// `net.core.somaxconn`, at least.
+    /// `net.core.somaxconn`, at least: connections that wait to be accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub somaxconn: Option<i64>,
-    /// Transparent huge pages: `always`, `madvise` or `never`.
+    /// Transparent huge pages, exactly: `always`, `madvise` or `never`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^(always|madvise|never)$"))]
     pub transparent_hugepage: Option<String>,
@@ -283,7 +294,7 @@ pub struct Kernel {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Metrics {
-    /// Whether pods carry the `prometheus.io/scrape` annotations; they do when left out.
+    /// Whether pods carry the `prometheus.io/scrape`, `port` and `path` annotations; they do when left out. A change restarts the brokers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scrape_annotations: Option<bool>,
 }

@@ -12,7 +12,7 @@ use crate::values::ReclaimPolicy;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterStatus {
-    /// The generation of the spec that this status answers.
+    /// The generation of the spec that this status answers; -1 until an operator has looked at it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Brokers that exist.

@@ -10,6 +10,7 @@ use kube::ResourceExt;
 use kube::api::ApiResource;
 use thiserror::Error;
 
+use super::build::NO_RACK_ANNOTATION;
 use super::build::listeners::LISTENER_LABEL;
 use super::dynamic;
 use super::listeners::ADVERTISED_LISTENERS;
@@ -66,10 +67,19 @@ async fn perform(context: &Context, cluster: &Cluster, action: &Action) -> Resul
             Ok(Note::normal(Reason::DiskResizing, action.to_string()))
         }
         Action::LabelPod { name, uid, label, value } => {
-            apply::label_pod(client, &namespace, name, uid, label, value).await?;
+            let labels = serde_json::json!({"labels": {label: value}});
+            apply::mark_pod(client, &namespace, name, uid, labels).await?;
             Ok(Note::normal(Reason::Applied, action.to_string()))
         }
-        Action::OrphanSet { name, uid } => {
+        Action::TellNoRack { name, uid, why } => {
+            let annotations = serde_json::json!({"annotations": {NO_RACK_ANNOTATION: why}});
+            apply::mark_pod(client, &namespace, name, uid, annotations).await?;
+            Ok(Note::normal(Reason::Applied, action.to_string()))
+        }
+        Action::OrphanSet { name, uid, pods } => {
+            for (pod, uid) in pods {
+                apply::own_pod(client, cluster, pod, uid).await?;
+            }
             let resource = ApiResource::erase::<StatefulSet>(&());
             apply::delete(client, &namespace, &resource, name, uid, true).await?;
             Ok(Note::normal(Reason::StatefulSetRecreated, format!("{name}: claim templates changed; its pods run on")))
@@ -163,6 +173,7 @@ fn failure(action: &Action, error: &StepError) -> Failure {
         | Action::ReplacePod(_)
         | Action::Remove(_)
         | Action::LabelPod { .. }
+        | Action::TellNoRack { .. }
         | Action::MarkClaim { .. }
         | Action::ReplaceDisk { .. } => (ConditionType::Ready, Reason::KubernetesError),
         Action::SetOnBrokers(_) | Action::Move { .. } | Action::Unthrottle { .. } | Action::Unregister { .. } => {

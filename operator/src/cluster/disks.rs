@@ -1,15 +1,21 @@
 //! Growth of disks. Claims first, whatever the health of the brokers: a full disk is why they are ill. Then the
 //! StatefulSet is deleted, its pods and claims left alone, and made again, because its claim templates can't be changed.
 
+use std::time::Duration;
+
 use forebay_crds::quantity::quantity;
 use forebay_crds::{Cluster, ConditionReport, ConditionState, ConditionType, Reason};
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
 use super::build::broker_set_name;
-use super::observe::ClaimSeen;
+use super::observe::{ClaimSeen, PodSeen};
 use crate::kube::apply::Child;
 use crate::kube::compare;
+
+/// Most file systems grow while they are mounted, a moment after their volume. One that has not by now grows when it is mounted anew.
+const GROWS_WITHIN: Duration = Duration::from_secs(60);
 
 /// A claim to be enlarged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +71,18 @@ pub(crate) fn judge(cluster: &Cluster, claims: &[ClaimSeen]) -> Disks {
         report(ConditionState::True, Reason::AsSpecified, format!("{seen} claims have the size that the spec says"))
     };
     Disks { growths, report }
+}
+
+/// The claims whose file systems wait for this pod to be made anew. A pod that came after a volume had grown has mounted what there
+/// was: another restart would change nothing.
+pub(crate) fn held_by(pod: &PodSeen, claims: &[&ClaimSeen], now: Timestamp) -> Vec<String> {
+    let waits = |claim: &&&ClaimSeen| {
+        claim.unmounted_growth.is_some_and(|since| {
+            Duration::try_from(now.duration_since(since)).is_ok_and(|waited| waited >= GROWS_WITHIN)
+                && pod.created.is_some_and(|made| made < since)
+        })
+    };
+    claims.iter().filter(waits).map(|claim| claim.name.clone()).collect()
 }
 
 /// A set that is desired, but for its claim templates: as long as a claim can't be enlarged, everything else goes on.

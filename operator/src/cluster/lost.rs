@@ -57,10 +57,15 @@ async fn gone(client: &Client, claim: &ClaimSeen) -> Result<Vec<String>, kube::E
     Ok(nodes)
 }
 
+/// Whether the operator may not read, however often it tries.
+pub(crate) fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
+}
+
 /// Why a node or volume could not be read, and what would let the operator do so.
 pub(crate) fn unreadable(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) if status.code == 403 => {
+        error if is_forbidden(error) => {
             "the operator may not read nodes and volumes: the chart's value rbac.nodes lets it".to_owned()
         }
         other => format!("nodes and volumes could not be read: {other}"),

@@ -10,6 +10,7 @@ mod listeners;
 mod lost;
 mod observe;
 mod plan;
+mod racks;
 mod rebalance;
 mod rebind;
 mod report;

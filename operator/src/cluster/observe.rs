@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use forebay_broker_config::Settings;
 use forebay_broker_config::status::BrokerStatus;
 use forebay_crds::Cluster;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, PodCondition, PodStatus, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, PodCondition, PodStatus, Service};
 use k8s_openapi::api::{apps::v1::StatefulSet, policy::v1::PodDisruptionBudget};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ApiResource, ListParams};
@@ -18,11 +18,12 @@ use serde_json::Value;
 use super::build::{self, RESTART_ANNOTATION, config_map, labels};
 use super::listeners::{self, Nodes};
 use super::lost::{self, Lost};
+use super::racks::{self, RackSeen};
 use super::rebind::{self, LostSeen};
 use super::roll::{self, Marks};
 use super::scale::{self, BROKER_ANNOTATION};
 use super::settled::Settled;
-use super::{dynamic, rebalance, windows};
+use super::{disks, dynamic, rebalance, windows};
 use crate::context::Context;
 use crate::kafka::KafkaCluster;
 use crate::kafka::brokers::{self, BrokersSeen};
@@ -63,6 +64,8 @@ pub(crate) struct ClaimSeen {
     pub(crate) broker: Option<String>,
     pub(crate) requested: String,
     pub(crate) capacity: Option<String>,
+    /// Since when its volume has grown and its file system waits to be mounted anew.
+    pub(crate) unmounted_growth: Option<Timestamp>,
 }
 
 impl ClaimSeen {
@@ -72,20 +75,6 @@ impl ClaimSeen {
         let ours = start.ends_with(&format!("-{}", build::broker_set_name(cluster)));
         ordinal.parse().ok().filter(|_| ours)
     }
-}
-
-/// The rack of a pod's node, by the label that the Cluster names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum RackSeen {
-    /// None is asked for, the pod has no node yet, or its node has no such label.
-    #[default]
-    None,
-    /// The pod has the label: a broker that starts registers with it.
-    OnPod(String),
-    /// The node has the label, and the pod does not have it yet.
-    OnNode(String),
-    /// The operator could not look; the text says why.
-    Unknown(String),
 }
 
 /// A broker's pod.
@@ -111,12 +100,15 @@ pub(crate) struct PodSeen {
     pub(crate) unplaced_since: Option<Timestamp>,
     /// Its annotation asks for a restart.
     pub(crate) restart_requested: bool,
+    pub(crate) created: Option<Timestamp>,
+    /// Claims whose file systems only grow when it is made anew.
+    pub(crate) holds_growth_of: Vec<String>,
     /// Why it is not ready, in Kubernetes' words.
     pub(crate) message: Option<String>,
 }
 
 pub(crate) async fn observe(context: &Context, cluster: &Cluster, now: Timestamp) -> Result<Observed, ReconcileError> {
-    let mut observed = kubernetes(&context.client, cluster).await?;
+    let mut observed = kubernetes(&context.client, cluster, now).await?;
     let kafka = context.kafka_of(cluster);
     let file = observed.children.get(&format!("ConfigMap/{}", build::config_map_name(&cluster.name_any())));
     let any_ready = observed.pods.iter().any(|pod| pod.ready && !pod.deleting);
@@ -150,7 +142,7 @@ async fn ask_brokers(kafka: &KafkaCluster, observed: &mut Observed) {
     observed.brokers = Some(seen);
 }
 
-async fn kubernetes(client: &Client, cluster: &Cluster) -> Result<Observed, ReconcileError> {
+async fn kubernetes(client: &Client, cluster: &Cluster, now: Timestamp) -> Result<Observed, ReconcileError> {
     let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
     let wanted = [
         (ApiResource::erase::<StatefulSet>(&()), build::broker_set_name(&name)),
@@ -175,15 +167,10 @@ async fn kubernetes(client: &Client, cluster: &Cluster) -> Result<Observed, Reco
     observed.pods = pods.iter().filter_map(pod_seen).collect();
     observed.pods.sort_by_key(|pod| pod.ordinal);
     if let Some(rack) = &cluster.spec.rack {
-        for pod in &mut observed.pods {
-            let labels = pods.iter().find(|live| live.name_any() == pod.name).map(ResourceExt::labels);
-            pod.rack = match labels.and_then(|labels| labels.get(&rack.node_label)) {
-                Some(rack) => RackSeen::OnPod(rack.clone()),
-                None => rack_of_node(client, pod.node.as_deref(), &rack.node_label).await,
-            };
-        }
+        racks::look(client, rack, &pods.items, &mut observed.pods).await;
     }
     for pod in &mut observed.pods {
+        pod.holds_growth_of = disks::held_by(pod, &scale::claims_of(cluster, &observed.claims, pod.ordinal), now);
         match lost::look(client, pod, &scale::claims_of(cluster, &observed.claims, pod.ordinal)).await {
             Lost::No => {}
             Lost::Yes(lost) => pod.lost = Some(lost),
@@ -200,17 +187,6 @@ async fn kubernetes(client: &Client, cluster: &Cluster) -> Result<Observed, Reco
     Ok(observed)
 }
 
-async fn rack_of_node(client: &Client, node: Option<&str>, label: &str) -> RackSeen {
-    let Some(node) = node else { return RackSeen::None };
-    match Api::<Node>::all(client.clone()).get_opt(node).await {
-        Ok(node) => {
-            let rack = node.and_then(|node| node.labels().get(label).cloned());
-            rack.map_or(RackSeen::None, RackSeen::OnNode)
-        }
-        Err(error) => RackSeen::Unknown(lost::unreadable(&error)),
-    }
-}
-
 fn claim_seen(claim: &PersistentVolumeClaim) -> ClaimSeen {
     let requests = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
     let capacity = claim.status.as_ref().and_then(|status| status.capacity.as_ref());
@@ -221,6 +197,11 @@ fn claim_seen(claim: &PersistentVolumeClaim) -> ClaimSeen {
         broker: claim.annotations().get(BROKER_ANNOTATION).cloned(),
         requested: requests.and_then(|r| r.get("storage")).map(|size| size.0.clone()).unwrap_or_default(),
         capacity: capacity.and_then(|capacity| capacity.get("storage")).map(|size| size.0.clone()),
+        unmounted_growth: claim.status.as_ref().and_then(|status| {
+            let mut waits = status.conditions.iter().flatten();
+            let waits = waits.find(|one| one.type_ == "FileSystemResizePending" && one.status == "True")?;
+            waits.last_transition_time.as_ref().map(|time| time.0)
+        }),
     }
 }
 
@@ -240,6 +221,8 @@ fn pod_seen(pod: &Pod) -> Option<PodSeen> {
         deleting: pod.metadata.deletion_timestamp.is_some(),
         marks: roll::marks(pod.annotations(), pod.spec.as_ref()),
         restart_requested: pod.annotations().contains_key(RESTART_ANNOTATION),
+        created: pod.creation_timestamp().map(|time| time.0),
+        holds_growth_of: Vec::new(),
         rack: RackSeen::None,
         lost: None,
         unplaced_since: unplaced(&status).and_then(|condition| Some(condition.last_transition_time.as_ref()?.0)),

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use forebay_broker_config::Settings;
 use forebay_broker_config::status::BrokerStatus;
-use forebay_crds::cluster::Rack;
 use forebay_crds::{Cluster, ClusterStatus, ConditionReport, ConditionState, ConditionType, Reason};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -19,10 +18,10 @@ use super::build::{self, BuildError, Defaults, broker_set_name, config_map};
 use super::disks::{self, Growth};
 use super::leftovers::{self, Leftover};
 use super::listeners::{self, Tell};
-use super::observe::{Observed, RackSeen};
+use super::observe::Observed;
 use super::roll::{Replacement, Situation};
 use super::settled::{self, Settled};
-use super::{dynamic, rebalance, rebind, report, roll, room, scale, tuning, windows};
+use super::{dynamic, racks, rebalance, rebind, report, roll, room, scale, tuning, windows};
 use crate::kafka::moves::Move;
 use crate::kube::apply::{self, Child, Need};
 use crate::kube::events::Note;
@@ -44,10 +43,18 @@ pub(crate) enum Action {
         label: String,
         value: String,
     },
-    /// Deletes the set and leaves its pods and claims.
+    /// Tells a pod that its broker has no rack.
+    TellNoRack {
+        name: String,
+        uid: String,
+        why: String,
+    },
+    /// Deletes the set and leaves its pods and claims. The pods (name, uid) become the Cluster's before: deleted in this very moment, it
+    /// would leave them behind for ever.
     OrphanSet {
         name: String,
         uid: String,
+        pods: Vec<(String, String)>,
     },
     ReplacePod(Replacement),
     /// Gives up the disk of a broker whose node is lost: its claims (name, uid), then its pod.
@@ -94,6 +101,7 @@ impl fmt::Display for Action {
             Self::Apply(child) => write!(f, "apply {}", child.key()),
             Self::GrowClaim(growth) => write!(f, "grow claim {} from {} to {}", growth.claim, growth.from, growth.to),
             Self::LabelPod { name, label, value, .. } => write!(f, "label pod {name} {label}={value}"),
+            Self::TellNoRack { name, why, .. } => write!(f, "tell pod {name} that it has no rack: {why}"),
             Self::OrphanSet { name, .. } => write!(f, "orphan StatefulSet/{name}"),
             Self::ReplacePod(one) => write!(f, "replace pod {}", one.name),
             Self::ReplaceDisk { pod, claims, .. } => {
@@ -155,9 +163,10 @@ pub(crate) fn plan(
     let listeners = listeners::judge(cluster, observed, defaults);
     let (mut steps, refused) = match refusal.and(desired) {
         Ok(children) => (steps(cluster, &children, observed, &settled, &disks.growths, now), false),
-        // Disks grow nevertheless: they may be why the configuration was touched at all.
+        // Disks grow nevertheless: they may be why the configuration was touched at all. And a broker may start at any time.
         Err(refusal) => {
-            (Steps { actions: growing(&disks.growths).collect(), blockers: vec![refusal], ..Steps::default() }, true)
+            let actions = growing(&disks.growths).chain(racks::step(cluster, observed)).collect();
+            (Steps { actions, blockers: vec![refusal], ..Steps::default() }, true)
         }
     };
     let paused = cluster.spec.paused.unwrap_or(false);
@@ -232,14 +241,8 @@ fn steps(
     // IMPORTANT: before everything else. A full disk may be why nothing else works.
     steps.actions.extend(growing(growths));
     rebind::step(&mut steps, cluster, observed, now);
-    // Its broker reads it when it starts.
-    let label = |rack: &Rack| rack.node_label.clone();
-    steps.actions.extend(observed.pods.iter().filter_map(|pod| {
-        let (Some(label), RackSeen::OnNode(value)) = (cluster.spec.rack.as_ref().map(label), pod.rack.clone()) else {
-            return None;
-        };
-        Some(Action::LabelPod { name: pod.name.clone(), uid: pod.uid.clone(), label, value })
-    }));
+    // Brokers that start wait for it.
+    steps.actions.extend(racks::step(cluster, observed));
     let unmark = scale::unmark(cluster, observed);
     for child in children {
         // IMPORTANT: a broker must not come while its claims say that it was emptied: it would be let go as it is.
@@ -284,7 +287,9 @@ fn child_step(
             }
             (Need::Apply, Some(live)) if is_set && disks::templates_differ(&child.value, live) => {
                 let uid = live["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-                steps.actions.push(Action::OrphanSet { name: child.name.clone(), uid });
+                let staying = observed.pods.iter().filter(|pod| !pod.deleting);
+                let pods = staying.map(|pod| (pod.name.clone(), pod.uid.clone())).collect();
+                steps.actions.push(Action::OrphanSet { name: child.name.clone(), uid, pods });
                 steps.blockers.push((Reason::DiskResizing, "claim templates change".to_owned()));
             }
             (Need::Apply, _) => {

@@ -15,14 +15,16 @@ use serde_json::{Value, json};
 use super::apply::{Failure, with_failures};
 use super::build::{Defaults, broker_set_name};
 use super::listeners::{NodeAddress, Nodes};
-use super::observe::{ClaimSeen, Observed, PodSeen, RackSeen};
+use super::observe::{ClaimSeen, Observed, PodSeen};
 use super::plan::{Plan, desired, plan};
+use super::racks::{NoRack, RackSeen};
 use super::rebind::LostSeen;
-use super::roll;
+use super::{disks, roll, scale};
 use crate::kafka::brokers::{BrokersSeen, PartitionSeen};
 use crate::kafka::moves::MovesSeen;
 use crate::kube::apply::Child;
 use crate::kube::compare;
+use crate::kube::events::Note;
 
 fn testdata(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(folder)
@@ -84,11 +86,15 @@ struct Case {
 #[derive(Default)]
 struct Given {
     spec: Value,
+    /// What the Cluster's metadata has beside the ordinary.
+    metadata: Value,
     /// The spec by which the live children were made; none: no child exists.
     live_spec: Option<Value>,
     /// The live set's replicas, if not those of `live_spec`.
     live_replicas: Option<i32>,
     live_changes: BTreeMap<String, BTreeMap<String, Value>>,
+    /// Children of `live_spec` that are not there.
+    live_missing: Vec<String>,
     revision: String,
     pods: Vec<Pod>,
     brokers: Option<Brokers>,
@@ -98,6 +104,8 @@ struct Given {
     claims: BTreeMap<String, [String; 2]>,
     /// Claims by what has become of their broker.
     marks: BTreeMap<String, String>,
+    /// Claims by how long ago their volume has grown, whose file system has not.
+    grown_seconds_ago: BTreeMap<String, i64>,
     moves: Option<Moves>,
 }
 
@@ -152,8 +160,18 @@ struct Pod {
     rack: Option<String>,
     /// The rack label of its node, which it does not have yet.
     rack_to_come: Option<String>,
-    /// Why its rack can't be told.
+    /// Why its node has none.
+    no_rack: Option<String>,
+    /// Why the operator may not look for it.
+    rack_forbidden: Option<String>,
+    /// Why the operator could not look for it.
     rack_unknown: Option<String>,
+    /// The pod says why it has no rack.
+    #[serde(default)]
+    is_told: bool,
+    #[serde(default)]
+    deleting: bool,
+    made_seconds_ago: Option<i64>,
     node: Option<String>,
     #[serde(rename = "hostIp")]
     host_ip: Option<std::net::IpAddr>,
@@ -164,6 +182,8 @@ struct Pod {
 #[serde(deny_unknown_fields)]
 struct Expected {
     actions: Vec<String>,
+    /// Events of what has become known, `!` before warnings; not looked at if not given.
+    events: Option<Vec<String>>,
     conditions: BTreeMap<String, String>,
     /// Listeners by name: what clients begin with, `-` for nothing.
     #[serde(default)]
@@ -171,9 +191,15 @@ struct Expected {
 }
 
 fn rack_of(pod: &Pod) -> RackSeen {
-    let on_pod = pod.rack.clone().map(RackSeen::OnPod);
-    let on_node = pod.rack_to_come.clone().map(RackSeen::OnNode);
-    on_pod.or(on_node).or(pod.rack_unknown.clone().map(RackSeen::Unknown)).unwrap_or_default()
+    let no_rack = |why: String| NoRack { why, is_told: pod.is_told };
+    let found = [
+        pod.rack.clone().map(RackSeen::OnPod),
+        pod.rack_to_come.clone().map(RackSeen::OnNode),
+        pod.no_rack.clone().map(no_rack).map(RackSeen::Nowhere),
+        pod.rack_forbidden.clone().map(no_rack).map(RackSeen::Forbidden),
+        pod.rack_unknown.clone().map(RackSeen::Unknown),
+    ];
+    found.into_iter().flatten().next().unwrap_or_default()
 }
 
 fn pod_seen(pod: &Pod, name: String) -> PodSeen {
@@ -190,6 +216,8 @@ fn pod_seen(pod: &Pod, name: String) -> PodSeen {
         }),
         unplaced_since: pod.unplaced_seconds.map(|seconds| now() - SignedDuration::from_secs(seconds)),
         rack: rack_of(pod),
+        deleting: pod.deleting,
+        created: pod.made_seconds_ago.map(|seconds| now() - SignedDuration::from_secs(seconds)),
         node: Some(pod.node.clone().unwrap_or_else(|| "node-1".to_owned())),
         host_ip: pod.host_ip,
         ..PodSeen::default()
@@ -227,6 +255,7 @@ fn observed(given: &Given) -> Observed {
             }
             observed.children.insert(child.key(), value);
         }
+        observed.children.retain(|key, _| !given.live_missing.contains(key));
     }
     let set = observed.children.get(&format!("StatefulSet/{}", broker_set_name("c")));
     let marks = set.map(|set| roll::marks_of(&set["spec"]["template"])).unwrap_or_default();
@@ -260,8 +289,13 @@ fn observed(given: &Given) -> Observed {
             broker: given.marks.get(name).cloned(),
             requested: requested.clone(),
             capacity: Some(capacity.clone()),
+            unmounted_growth: given.grown_seconds_ago.get(name).map(|ago| now() - SignedDuration::from_secs(*ago)),
         })
         .collect();
+    for pod in &mut observed.pods {
+        let claims = scale::claims_of(&cluster(&given.spec), &observed.claims, pod.ordinal);
+        pod.holds_growth_of = disks::held_by(pod, &claims, now());
+    }
     observed
 }
 
@@ -279,9 +313,17 @@ fn every_case_gives_its_plan() {
         }
         let case: Case = serde_yaml_ng::from_str(&std::fs::read_to_string(&path).unwrap())
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let plan = planned(&cluster(&case.given.spec), &observed(&case.given));
+        let mut cluster = cluster(&case.given.spec);
+        let tools: kube::core::ObjectMeta =
+            serde_json::from_value(json!(case.given.metadata.as_object())).unwrap_or_default();
+        (cluster.metadata.labels, cluster.metadata.annotations) = (tools.labels, tools.annotations);
+        let plan = planned(&cluster, &observed(&case.given));
         let actions: Vec<String> = plan.actions.iter().map(ToString::to_string).collect();
         assert_eq!(actions, case.plan.actions, "{}", path.display());
+        if let Some(events) = &case.plan.events {
+            let told = |note: &Note| format!("{}{}", if note.warning { "!" } else { "" }, note.reason.as_str());
+            assert_eq!(&plan.notes.iter().map(told).collect::<Vec<_>>(), events, "{}", path.display());
+        }
         for (condition, expected) in &case.plan.conditions {
             let found = plan.status.conditions.iter().find(|c| c.type_ == *condition).unwrap();
             let found = format!("{} {}: {}", found.status, found.reason, found.message);
@@ -293,6 +335,7 @@ fn every_case_gives_its_plan() {
             assert_eq!(begins, expected, "{} {listener}", path.display());
         }
         assert!(plan.status.conditions.iter().all(|condition| condition.observed_generation == Some(3)));
+        assert_eq!(plan.status.observed_generation, Some(3));
         seen += 1;
     }
     assert!(seen >= 10, "only {seen} cases");

@@ -11,7 +11,7 @@ use forebay_crds::cluster::{
 use forebay_crds::{ClusterSpec, ConditionReport, ConditionState, ConditionType, Reason};
 
 use super::build::threads;
-use super::observe::RackSeen;
+use super::racks::{NoRack, RackSeen};
 
 /// The condition `TuningInForce` over all brokers.
 pub(crate) fn judge(
@@ -84,14 +84,14 @@ fn rack_check(spec: &ClusterSpec, rack: &RackSeen, status: &BrokerStatus) -> Opt
     let in_force = status.rack.as_deref()?;
     let shown = if in_force.is_empty() { "none" } else { in_force };
     match rack {
-        RackSeen::None => None,
+        RackSeen::None | RackSeen::Nowhere(_) => None,
         RackSeen::OnPod(wanted) | RackSeen::OnNode(wanted) => {
             let holds = wanted == in_force;
             let hint =
                 "it started before its pod had the label: annotate the pod with forebay.dev/restart=now".to_owned();
             Some(TuningCheck { hint: (!holds).then_some(hint), ..check(&"rack", wanted, &shown, holds) })
         }
-        RackSeen::Unknown(why) => {
+        RackSeen::Forbidden(NoRack { why, .. }) | RackSeen::Unknown(why) => {
             let wanted = format!("{label} of its node");
             let holds = !in_force.is_empty();
             Some(TuningCheck { hint: (!holds).then(|| why.clone()), ..check(&"rack", &wanted, &shown, holds) })

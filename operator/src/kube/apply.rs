@@ -1,6 +1,8 @@
 //! Writes. Children by server-side apply with one field manager; everything that deletes names the uid that it means.
 
+use forebay_crds::Cluster;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::NamespaceResourceScope;
 use kube::{Client, Resource, ResourceExt};
@@ -159,19 +161,28 @@ pub(crate) async fn annotate_claim(
     api.patch(name, &params, &Patch::Merge(&patch)).await.map(drop)
 }
 
-/// Labels exactly this pod.
-pub(crate) async fn label_pod(
+/// Adds labels or annotations to exactly this pod.
+pub(crate) async fn mark_pod(
     client: &Client,
     namespace: &str,
     name: &str,
     uid: &str,
-    label: &str,
-    value: &str,
+    mut metadata: Value,
 ) -> Result<(), kube::Error> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let patch = json!({"metadata": {"uid": uid, "labels": {label: value}}});
+    metadata["uid"] = uid.into();
+    let patch = json!({ "metadata": metadata });
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     api.patch(name, &params, &Patch::Merge(&patch)).await.map(drop)
+}
+
+/// Makes exactly this pod the Cluster's too, so that it goes when the Cluster goes. Its controller may be another.
+pub(crate) async fn own_pod(client: &Client, cluster: &Cluster, name: &str, uid: &str) -> Result<(), kube::Error> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), &cluster.namespace().unwrap_or_default());
+    let owners: Vec<OwnerReference> = cluster.owner_ref(&()).into_iter().collect();
+    let metadata = json!({"name": name, "uid": uid, "ownerReferences": owners});
+    let patch = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata});
+    api.patch(name, &params(), &Patch::Apply(&patch)).await.map(drop)
 }
 
 /// Deletes exactly this claim.

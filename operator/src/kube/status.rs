@@ -20,9 +20,12 @@ pub(crate) fn conditions(
 /// lesser ones that holds from the first.
 pub(crate) fn changes(previous: Option<&Vec<Condition>>, reports: &[ConditionReport]) -> Vec<Note> {
     use forebay_crds::{ConditionState, ConditionType, Reason};
+    // It holds, and is not what somebody has written.
+    let is_warning =
+        |report: &ConditionReport| report.state == ConditionState::False || report.reason == Reason::DiskLargerThanSpec;
     let changed = reports.iter().filter(|report| {
         let old = previous.into_iter().flatten().find(|old| old.type_ == report.condition_type.as_str());
-        let news = report.state == ConditionState::False || report.condition_type == ConditionType::Ready;
+        let news = is_warning(report) || report.condition_type == ConditionType::Ready;
         match old {
             Some(old) if old.status == "Unknown" => news,
             Some(old) => old.status != report.state.as_str() || old.reason != report.reason.as_str(),
@@ -35,7 +38,7 @@ pub(crate) fn changes(previous: Option<&Vec<Condition>>, reports: &[ConditionRep
             && !matches!(report.reason, Reason::Pending | Reason::BrokersStarting | Reason::Rolling)
     });
     told.map(|report| Note {
-        warning: report.state == ConditionState::False,
+        warning: is_warning(report),
         reason: report.reason,
         text: format!("{}: {}", report.condition_type.as_str(), report.message),
     })

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use forebay_broker_client::admin::{ConfigChange, ConfigEntry, ConfigSource};
-use forebay_broker_config::validate_topic;
+use forebay_broker_config::{Scope, validate_topic};
+
+use crate::settings;
 
 /// Set for as long as replicas move, and removed by who set them.
 const OF_TOOLS: &[&str] = &["leader.replication.throttled.replicas", "follower.replication.throttled.replicas"];
@@ -16,7 +18,7 @@ pub(crate) fn validated(declared: &forebay_crds::ConfigMap) -> Result<BTreeMap<S
     let errors: Vec<String> = texts
         .iter()
         .filter_map(|(name, value)| validate_topic(name, value).err())
-        .map(|error| error.to_string())
+        .map(|error| settings::text(Scope::Topic, declared, &error))
         .collect();
     if errors.is_empty() { Ok(texts) } else { Err(errors.join("; ")) }
 }

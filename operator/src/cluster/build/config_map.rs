@@ -1,7 +1,7 @@
 //! The brokers' configuration file, by the same table that the broker reads it with: what is refused here would be
 //! refused there, but here the user sees it.
 
-use forebay_broker_config::{BrokerConfig, Settings, add_cluster_settings, parse_properties, render_properties};
+use forebay_broker_config::{BrokerConfig, Scope, Settings, add_cluster_settings, parse_properties, render_properties};
 use forebay_crds::Cluster;
 use forebay_crds::cluster::{Listener, ListenerType};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -15,6 +15,7 @@ use super::{
 };
 use crate::cluster::dynamic;
 use crate::cluster::settled::Settled;
+use crate::settings::text as told;
 
 /// The key, and the name of the file.
 pub(crate) const FILE: &str = "broker.properties";
@@ -63,12 +64,32 @@ pub(crate) fn broker_settings(
         };
         add_cluster_settings(&mut settings, settled.voters(cluster), &settled.cluster_id(cluster), address);
     }
+    check_replicas(cluster)?;
     settings.extend(dynamic::left_over(&settled.dynamic, &settings));
     let text = render_properties(&settings);
     // As the broker will read it: each one adds its own id and address.
     let of_each = ["node.id=0".to_owned(), format!("advertised.listeners={}", advertised(cluster, "broker"))];
-    BrokerConfig::parse(&text, &of_each).map_err(|errors| ConfigProblem(errors.to_string()))?;
+    BrokerConfig::parse(&text, &of_each).map_err(|errors| {
+        let told = errors.0.iter().map(|error| told(Scope::Broker, &spec.config, error));
+        ConfigProblem(told.collect::<Vec<_>>().join("; "))
+    })?;
     Ok(settings)
+}
+
+/// Numbers of replicas that so few brokers can't have, which brokers would only find out later, topic by topic.
+fn check_replicas(cluster: &Cluster) -> Result<(), ConfigProblem> {
+    let brokers = cluster.spec.replicas;
+    let too_many = |(name, what): (&str, &str)| {
+        let wanted: i32 = cluster.spec.config.get(name)?.to_string().parse().ok()?;
+        let way_out = format!("set it to at most {brokers}, or spec.replicas to {} or more", wanted.max(3));
+        (wanted > brokers).then(|| format!("{name} is {wanted} and spec.replicas is {brokers}: {what}; {way_out}"))
+    };
+    let checked = [
+        ("default.replication.factor", "no topic could have so many replicas"),
+        ("min.insync.replicas", "acks=all would be refused for ever"),
+    ];
+    let problems: Vec<String> = checked.into_iter().filter_map(too_many).collect();
+    if problems.is_empty() { Ok(()) } else { Err(ConfigProblem(problems.join("; "))) }
 }
 
 /// The listeners of the spec beside our own. Where clients outside reach brokers is not known when these start.

@@ -15,7 +15,7 @@ use kube::core::ObjectMeta;
 use kube::{Resource, ResourceExt};
 
 pub(crate) use config_map::ConfigProblem;
-pub(crate) use pod::{CHECKSUM_ANNOTATION, RESTARTED_FOR_ANNOTATION};
+pub(crate) use pod::{CHECKSUM_ANNOTATION, NO_RACK_ANNOTATION, RESTARTED_FOR_ANNOTATION};
 pub(crate) use stateful_set::threads;
 
 use super::settled::Settled;

@@ -8,9 +8,11 @@ use forebay_broker_config::{Settings, render_properties};
 use forebay_crds::Cluster;
 use forebay_crds::cluster::PodTemplate;
 use k8s_openapi::api::core::v1::{
-    Affinity, Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction,
+    Affinity, Capabilities, ConfigMapProjection, ConfigMapVolumeSource, Container, ContainerPort,
+    DownwardAPIProjection, DownwardAPIVolumeFile, EnvVar, EnvVarSource, HTTPGetAction, Lifecycle, LifecycleHandler,
     ObjectFieldSelector, PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
-    SeccompProfile, SecurityContext, TopologySpreadConstraint, Volume, VolumeMount, WeightedPodAffinityTerm,
+    ProjectedVolumeSource, SeccompProfile, SecurityContext, SleepAction, TopologySpreadConstraint, Volume, VolumeMount,
+    VolumeProjection, WeightedPodAffinityTerm,
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
@@ -29,8 +31,14 @@ const CONFIG_PATH: &str = "/etc/forebay";
 pub(crate) const CHECKSUM_ANNOTATION: &str = "forebay.dev/config-checksum";
 /// On a pod: the restart of all brokers that it was made for.
 pub(crate) const RESTARTED_FOR_ANNOTATION: &str = "forebay.dev/restarted-for";
+/// On a pod: why its broker has no rack. The broker waits for its rack until it is told one or this.
+pub(crate) const NO_RACK_ANNOTATION: &str = "forebay.dev/no-rack";
 /// The user and group of the image.
 const USER: i64 = 65532;
+/// A broker that is to stop serves on for so long: until nodes have heard that Services lead to it no more.
+const SERVES_ON_SECONDS: i64 = 2;
+/// Then it may take so long to hand over what it leads and to close its logs.
+const STOPS_WITHIN_SECONDS: i64 = 60;
 
 pub(super) fn template(
     cluster: &Cluster,
@@ -100,22 +108,43 @@ fn spec(cluster: &Cluster, defaults: &Defaults, wanted: PodTemplate) -> PodSpec 
             seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None }),
             ..PodSecurityContext::default()
         }),
-        termination_grace_period_seconds: Some(60),
+        termination_grace_period_seconds: Some(SERVES_ON_SECONDS + STOPS_WITHIN_SECONDS),
         tolerations: some(wanted.tolerations),
         topology_spread_constraints: Some(match wanted.topology_spread_constraints.is_empty() {
             true => vec![over_zones(cluster)],
             false => wanted.topology_spread_constraints,
         }),
-        volumes: Some(vec![Volume {
-            name: CONFIG_VOLUME.to_owned(),
-            config_map: Some(ConfigMapVolumeSource {
-                name: config_map_name(&name),
-                ..ConfigMapVolumeSource::default()
-            }),
-            ..Volume::default()
-        }]),
+        volumes: Some(vec![config_volume(cluster)]),
         ..PodSpec::default()
     }
+}
+
+/// The brokers' file; with racks also what the broker is told of its own. A file, since an environment variable has what the pod was
+/// when it came to its node, and the rack comes later.
+fn config_volume(cluster: &Cluster) -> Volume {
+    let (name, config_map) = (CONFIG_VOLUME.to_owned(), config_map_name(&cluster.name_any()));
+    let Some(rack) = &cluster.spec.rack else {
+        let config_map = ConfigMapVolumeSource { name: config_map, ..ConfigMapVolumeSource::default() };
+        return Volume { name, config_map: Some(config_map), ..Volume::default() };
+    };
+    let file = |path: &str, field_path: String| DownwardAPIVolumeFile {
+        path: path.to_owned(),
+        field_ref: Some(ObjectFieldSelector { field_path, ..ObjectFieldSelector::default() }),
+        ..DownwardAPIVolumeFile::default()
+    };
+    let told = DownwardAPIProjection {
+        items: Some(vec![
+            file("rack", format!("metadata.labels['{}']", rack.node_label)),
+            file("no-rack", format!("metadata.annotations['{NO_RACK_ANNOTATION}']")),
+        ]),
+    };
+    let config_map = ConfigMapProjection { name: config_map, ..ConfigMapProjection::default() };
+    let sources = vec![
+        VolumeProjection { config_map: Some(config_map), ..VolumeProjection::default() },
+        VolumeProjection { downward_api: Some(told), ..VolumeProjection::default() },
+    ];
+    let projected = ProjectedVolumeSource { sources: Some(sources), ..ProjectedVolumeSource::default() };
+    Volume { name, projected: Some(projected), ..Volume::default() }
 }
 
 fn container(cluster: &Cluster, defaults: &Defaults) -> Container {
@@ -128,19 +157,22 @@ fn container(cluster: &Cluster, defaults: &Defaults) -> Container {
         "--set".to_owned(),
         format!("advertised.listeners={}", config_map::advertised(cluster, &host)),
     ];
-    let mut env = vec![from_pod("POD_NAME", "metadata.name")];
-    if let Some(rack) = &cluster.spec.rack {
-        // Newer Kubernetes copies a node's zone to its pods; the operator does so for any label. None is no rack.
-        env.push(from_pod("RACK", &format!("metadata.labels['{}']", rack.node_label)));
-        args.extend(["--set".to_owned(), "broker.rack=$(RACK)".to_owned()]);
+    if cluster.spec.rack.is_some() {
+        // Newer Kubernetes copies a node's zone to its pods; the operator does so for any label.
+        args.extend(["--rack-from".to_owned(), CONFIG_PATH.to_owned()]);
     }
+    let sleep = SleepAction { seconds: SERVES_ON_SECONDS };
     Container {
         name: "broker".to_owned(),
         image: Some(cluster.spec.image.clone().unwrap_or_else(|| defaults.broker_image.clone())),
         image_pull_policy: cluster.spec.image_pull_policy.map(|policy| policy.as_str().to_owned()),
         command: Some(vec!["/forebay-broker".to_owned()]),
         args: Some(args),
-        env: Some(env),
+        env: Some(vec![from_pod("POD_NAME", "metadata.name")]),
+        lifecycle: Some(Lifecycle {
+            pre_stop: Some(LifecycleHandler { sleep: Some(sleep), ..LifecycleHandler::default() }),
+            ..Lifecycle::default()
+        }),
         ports: Some(ports(cluster)),
         // Recovering is alive but not ready: a broker that reads its logs must not be killed for it.
         liveness_probe: Some(probe("/livez", 10, 6)),

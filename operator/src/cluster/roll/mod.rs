@@ -227,6 +227,13 @@ fn due<'a>(pod: &'a PodSeen, template: &Template) -> Option<Due<'a>> {
     if pod.restart_requested {
         return because(Reason::RestartRequested, "its annotation asks for a restart".to_owned());
     }
+    if !pod.holds_growth_of.is_empty() {
+        let claims = pod.holds_growth_of.join(", ");
+        return because(
+            Reason::FileSystemGrows,
+            format!("{claims} grew, and its file system does so when it is mounted anew"),
+        );
+    }
     if pod.revision == template.revision {
         return None;
     }

@@ -42,6 +42,8 @@ struct Pod {
     restart: bool,
     recovers: Option<String>,
     message: Option<String>,
+    /// A claim whose file system grows when it is mounted anew.
+    growth: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -71,6 +73,7 @@ fn seen(pod: &Pod) -> PodSeen {
         deleting: pod.deleting,
         restart_requested: pod.restart,
         message: pod.message.clone(),
+        holds_growth_of: pod.growth.iter().cloned().collect(),
         ..PodSeen::default()
     }
 }
