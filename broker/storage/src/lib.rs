@@ -17,6 +17,7 @@ mod leader_epochs;
 mod log;
 mod log_dir;
 mod names;
+mod new_logs;
 mod producer_state;
 mod progress;
 mod read;

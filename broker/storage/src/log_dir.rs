@@ -5,7 +5,7 @@
 //! holds is no longer known; clients' appends stop before the disk is full (reserve), so that reads, retention and a restart still work.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, btree_map::Entry},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -112,6 +112,8 @@ pub struct LogDir {
     /// Deleted logs' directories and when to remove them, in milliseconds.
     deleted: Mutex<Vec<(PathBuf, i64)>>,
     deletions_pending: AtomicBool,
+    /// There are logs that the checkpoint does not name.
+    pub(crate) has_new_logs: AtomicBool,
     reserve_bytes: AtomicU64,
     /// Clients' appends are refused, or were a moment ago.
     is_low: AtomicBool,
@@ -158,6 +160,7 @@ impl LogDir {
             inconsistent: Mutex::new(BTreeSet::new()),
             deleted: Mutex::new(Vec::new()),
             deletions_pending: AtomicBool::new(false),
+            has_new_logs: AtomicBool::new(false),
             reserve_bytes: AtomicU64::new(reserve_bytes),
             is_low: AtomicBool::new(false),
             is_exhausted: AtomicBool::new(false),
@@ -334,19 +337,6 @@ impl LogDir {
         self.recovery_points.lock().get(&name.key()).copied().unwrap_or(Offset(0))
     }
 
-    /// Makes the directories of logs that are not there yet: one flush makes all of them durable. Gives how many.
-    pub fn make_dirs(&self, logs: &[LogName]) -> Result<usize, DiskError> {
-        let paths = logs.iter().map(|log| self.path.join(log.to_string()));
-        let new: Vec<_> = paths.filter(|path| !self.disk.exists(path)).collect();
-        let made = new.iter().try_for_each(|path| self.disk.make_dir(path));
-        let made = made.and_then(|()| if new.is_empty() { Ok(()) } else { self.disk.sync_dir(&self.path) });
-        if made.is_err() {
-            // Whoever finds one of them takes it for durable.
-            new.iter().try_for_each(|path| self.disk.remove_dir_all(path))?;
-        }
-        made.map(|()| new.len())
-    }
-
     /// Whether there is such a log, as far as is noted.
     pub(crate) fn knows(&self, name: &LogName) -> bool {
         self.recovery_points.lock().contains_key(&name.key())
@@ -354,7 +344,10 @@ impl LogDir {
 
     /// Notes that there is such a log, so that it is missed when its directory is gone.
     pub(crate) fn note_log(&self, name: &LogName) {
-        self.recovery_points.lock().entry(name.key()).or_insert(Offset(0));
+        if let Entry::Vacant(new) = self.recovery_points.lock().entry(name.key()) {
+            new.insert(Offset(0));
+            self.has_new_logs.store(true, Relaxed);
+        }
     }
 
     /// Notes a recovery point; [`Self::write_checkpoints`] makes it durable.

@@ -227,6 +227,7 @@ impl PartitionTable {
         let places =
             changes.open.iter().map(|(topic, index)| self.place(topic, *index, &mut following.located)).collect();
         let failed = self.open_all(places, &changes.open, &means);
+        open::commit(&self.dirs);
         following.opened_late += u64::from(!again.is_empty());
         for (key, failure) in failed {
             match failure {

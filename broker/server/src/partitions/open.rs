@@ -1,10 +1,12 @@
 //! Opening one replica, whatever else has its topic's name.
 
+use std::sync::Arc;
+
 use forebay_broker_partition::{OpenPartition, Partition};
 use forebay_broker_storage::{LogName, OpenLogError, RecoveryReport, TopicIdError};
 use forebay_broker_wire::types::LeaderEpoch;
 
-use super::hosted::Place;
+use super::hosted::{HostedDir, Place};
 use crate::metadata::effective::PartitionSettings;
 
 /// The metadata says later who leads it.
@@ -20,6 +22,15 @@ pub(super) fn prepare(logs: &[(Place, PartitionSettings)], opening_threads: usiz
     // What fails here fails again, and is told, where the log is opened.
     let made = first.dir.log_dir.make_dirs(&names).unwrap_or_default();
     if made == logs.len() { opening_threads.max(MAKING_THREADS) } else { opening_threads }
+}
+
+/// Notes the logs that are new where they lie: from then on they are missed. Before they get a role.
+pub(super) fn commit(dirs: &[Arc<HostedDir>]) {
+    for dir in dirs.iter().filter(|dir| !dir.is_hung()) {
+        if let Err(error) = dir.log_dir.commit_new_logs() {
+            tracing::error!(dir = %dir.log_dir.path().display(), %error, "new logs could not be noted");
+        }
+    }
 }
 
 /// Opens one log. A directory of another topic of this name is set aside first.

@@ -94,3 +94,19 @@ fn directories_that_are_not_durable_are_not_left() {
     disk.heal();
     assert_eq!(log_dir.make_dirs(&names).unwrap(), 3);
 }
+
+#[test]
+fn a_log_that_is_gone_after_a_crash_is_missed_however_young_it_was() {
+    let dir = temp_dir();
+    let disk = FaultyDisk::new(dir.path()).unwrap();
+    let (log_dir, names) = (log_dir_on(disk.disk(), dir.path()), names(2));
+    open_all(&log_dir, &names);
+    log_dir.commit_new_logs().unwrap();
+    let flushes = count_flushes(&disk);
+    log_dir.commit_new_logs().unwrap();
+    assert_eq!(flushes.load(Relaxed), 0, "they are noted");
+    drop(log_dir);
+    disk.cut_power(&mut |_| 0).unwrap();
+    std::fs::remove_dir_all(dir.path().join(names[1].to_string())).unwrap();
+    assert_eq!(log_dir_on(Disk::real(), dir.path()).missing_logs(), [names[1].clone()]);
+}
