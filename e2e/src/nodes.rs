@@ -52,7 +52,7 @@ impl Story {
     /// When the script fails.
     pub async fn stop_node(&self, node: &str) -> Result<()> {
         self.step(&format!("{node} loses its power"));
-        script("node-stop", node).await
+        script(&["node-stop", node]).await
     }
 
     /// Boots a node again.
@@ -60,7 +60,7 @@ impl Story {
     /// # Errors
     /// When the script fails, or the node does not become ready.
     pub async fn start_node(&self, node: &str) -> Result<()> {
-        script("node-start", node).await?;
+        script(&["node-start", node]).await?;
         let nodes: Api<Node> = Api::all(self.client.clone());
         self.eventually(&format!("{node} is back"), 120, async || {
             let status = nodes.get(node).await?.status.unwrap_or_default();
@@ -69,6 +69,21 @@ impl Story {
             Ok(())
         })
         .await
+    }
+
+    /// Kills the first container of a pod, as SIGKILL does: it can't tidy up. Where nodes can't be reached, nothing is done.
+    ///
+    /// # Errors
+    /// When the script fails.
+    pub async fn kill_container(&self, pod: &KubePod) -> Result<()> {
+        if std::env::var_os(SCRIPT).is_none() {
+            return Ok(());
+        }
+        let containers = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref()?.first());
+        let id = containers.and_then(|container| container.container_id.as_deref()?.split_once("://"));
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        let ((_, id), node) = id.zip(node).context("the pod has no container that runs")?;
+        script(&["container-kill", node, id]).await
     }
 
     /// Lets no new pod onto a node, or lets them again.
@@ -134,11 +149,11 @@ impl Story {
     }
 }
 
-async fn script(command: &str, node: &str) -> Result<()> {
+async fn script(arguments: &[&str]) -> Result<()> {
     let script = std::env::var_os(SCRIPT).with_context(|| format!("{SCRIPT} is not set: use `cargo xtask e2e`"))?;
-    let output = Command::new(script).args([command, node]).output().await?;
+    let output = Command::new(script).args(arguments).output().await?;
     if !output.status.success() {
-        bail!("{command} {node}: {}", String::from_utf8_lossy(&output.stderr));
+        bail!("{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
     Ok(())
 }

@@ -67,8 +67,8 @@ async fn dashboards_are_drawn_from_what_a_real_cluster_did() -> Result<()> {
         prometheus.discover(&story.client).await?;
         let end = Instant::now() + SHOWN;
         let (orders, clicks, reports, events) = tokio::join!(
-            produce_until(end, story, "orders", "12000", "400"),
-            produce_until(end, story, "clicks", "30000", "120"),
+            produce_until(end, story, "orders", "4000", "400"),
+            produce_until(end, story, "clicks", "10000", "120"),
             a_group_that_stops_and_goes_on(story),
             what_happens(story, &prometheus),
         );
@@ -139,6 +139,7 @@ async fn pictures(story: &Story, prometheus: &Prometheus) -> Result<()> {
             ("cluster", CLUSTER),
             ("topic", "orders|clicks"),
             ("group", ".*"),
+            ("setting", "num.(io|network).threads"),
         ];
         let dashboard = dashboard.filled(&variables);
         let series = dashboard.ask(prometheus, range).await?;

@@ -215,6 +215,7 @@ mod tests {
                 ("cluster", "c"),
                 ("topic", "t"),
                 ("group", "g"),
+                ("setting", "num.(io|network).threads"),
             ]);
             for panel in &filled.panels {
                 assert!(panel.place.x + panel.place.width <= 24, "{}: {}", filled.title, panel.title);

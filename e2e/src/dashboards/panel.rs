@@ -1,7 +1,7 @@
 //! What is inside a panel: a figure with its course, lines over time with a legend, a table.
 
 use super::draw::{Area, Picture, clock};
-use super::{Panel, Series};
+use super::{Panel, Series, Unit};
 use crate::prometheus::Range;
 
 pub(super) const RED: &str = "#cf222e";
@@ -12,8 +12,9 @@ const PALETTE: [&str; 10] =
     ["#1a7f37", "#bf8700", "#0969da", "#bc4c00", "#cf222e", "#218bff", "#8250df", "#57606a", "#bf3989", "#1b7c83"];
 const LEGEND_LINE: f64 = 14.0;
 const LEGEND_LINES_MOST: usize = 3;
-/// Of a letter in the legend, about.
+/// Of a letter in the legend, about, and of a capital one.
 const LETTER: f64 = 5.9;
+const CAPITAL: f64 = 7.6;
 const TABLE_LINE: f64 = 16.0;
 
 /// The last value in its colour, above its course.
@@ -46,7 +47,11 @@ pub(super) fn timeseries(picture: &mut Picture, panel: &Panel, series: &[Series]
     #[expect(clippy::cast_precision_loss, reason = "a few lines")]
     let below = LEGEND_LINE * legend.len() as f64 + 18.0;
     let top = series.iter().flat_map(|one| &one.points).map(|(_, value)| *value).fold(0.0, f64::max);
-    let step = panel.unit.step(top.max(1e-3));
+    let step = match panel.unit {
+        Unit::Part if top == 0.0 => 1.0,
+        _ if top == 0.0 => panel.unit.step(4.0),
+        _ => panel.unit.step(top),
+    };
     let top = ((top * 1.02 / step).ceil() * step).max(step);
     let scale = Scale { area: area.inside(58.0, 6.0, 4.0, below), range, top };
     axes(picture, panel, &scale, step);
@@ -161,8 +166,8 @@ fn pieces(points: &[(f64, f64)], step: f64) -> Vec<&[(f64, f64)]> {
 fn legend(series: &[Series], width: f64) -> (Vec<Vec<(usize, f64)>>, usize) {
     let (mut lines, mut x) = (vec![Vec::new()], 0.0);
     for (index, one) in series.iter().enumerate() {
-        #[expect(clippy::cast_precision_loss, reason = "a few letters")]
-        let needs = one.name.chars().count() as f64 * LETTER + 25.0;
+        let letter = |letter: char| if letter.is_uppercase() { CAPITAL } else { LETTER };
+        let needs = one.name.chars().map(letter).sum::<f64>() + 25.0;
         // The last line ends early, for what says how many more there are.
         let end = if lines.len() == LEGEND_LINES_MOST { width - 70.0 } else { width };
         if x > 0.0 && x + needs > end {

@@ -59,6 +59,11 @@ impl Unit {
     /// The distance between an axis' lines, so that there are some four of them up to `top`.
     pub(super) fn step(self, top: f64) -> f64 {
         let wanted = (top / 4.0).max(1e-9);
+        if self == Self::Seconds
+            && let Some(step) = MINUTES_AND_HOURS.into_iter().find(|step| wanted > 25.0 && *step >= wanted)
+        {
+            return step;
+        }
         let magnitude = match self {
             Self::Bytes if wanted >= 1024.0 => {
                 let power = 1024_f64.powf(wanted.log(1024.0).floor());
@@ -71,6 +76,9 @@ impl Unit {
         step.unwrap_or(10.0 * magnitude)
     }
 }
+
+/// Steps of an axis of more than a minute or two, in seconds.
+const MINUTES_AND_HOURS: [f64; 8] = [30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0];
 
 fn seconds(value: f64) -> String {
     let size = value.abs();
@@ -96,8 +104,10 @@ fn digits(value: f64) -> String {
         return format!("{value:.0}");
     } else if size >= 10.0 {
         format!("{value:.1}")
-    } else if size >= 0.01 {
+    } else if size >= 1.0 {
         format!("{value:.2}")
+    } else if size >= 0.01 {
+        format!("{value:.3}")
     } else {
         format!("{value:.4}")
     };
@@ -123,6 +133,7 @@ mod tests {
             (Unit::BytesASecond, 2_500_000.0, "2.5 MB/s"),
             (Unit::CountsASecond, 1500.0, "1.5 k/s"),
             (Unit::Part, 0.256, "25.6 %"),
+            (Unit::None, 0.015, "0.015"),
         ] {
             assert_eq!(unit.text(value), text);
         }
@@ -134,6 +145,8 @@ mod tests {
             (Unit::None, 3.0, 1.0),
             (Unit::Short, 900.0, 500.0),
             (Unit::Seconds, 0.02, 0.005),
+            (Unit::Seconds, 140.0, 60.0),
+            (Unit::Seconds, 400.0, 120.0),
             (Unit::Bytes, 60.0 * 1024.0 * 1024.0, 20.0 * 1024.0 * 1024.0),
         ] {
             assert!((unit.step(top) - step).abs() < step * 1e-9, "{unit:?} {top}: {}", unit.step(top));

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use forebay_crds::{Cluster, Topic};
 use forebay_e2e::load::{Load, TOPIC};
 use forebay_e2e::{OPERATOR_NAMESPACE, Story};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod as KubePod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
@@ -191,21 +192,30 @@ pub(crate) async fn another_serves(story: &Story, pod: &str, old: Option<&str>) 
         .await
 }
 
-/// Kills the operators at once, and waits until another one has come.
+/// Who leads among the operators.
+async fn leader(story: &Story) -> Result<String> {
+    let leases: Api<Lease> = Api::namespaced(story.client.clone(), OPERATOR_NAMESPACE);
+    let holder = leases.get("forebay-operator").await?.spec.and_then(|spec| spec.holder_identity);
+    holder.filter(|holder| !holder.is_empty()).context("nobody holds the Lease")
+}
+
+/// Kills the operators: their processes end without giving the Lease back, and their pods go. Waits until another one leads.
 pub(crate) async fn kill_operator(story: &Story) -> Result<()> {
     let operators: Api<KubePod> = Api::namespaced(story.client.clone(), OPERATOR_NAMESPACE);
     let all = ListParams::default().labels("app.kubernetes.io/component=operator");
-    let old = operators.list(&all).await?.items;
+    let (old, led) = (operators.list(&all).await?.items, leader(story).await?);
     ensure!(!old.is_empty(), "no operator runs");
     for pod in &old {
         story.step(&format!("{} is killed", pod.name_any()));
+        if serves(pod) {
+            story.kill_container(pod).await?;
+        }
         operators.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await?;
     }
     story
-        .eventually("another operator has come", 60, async || {
-            let now = operators.list(&all).await?.items;
-            let new = now.iter().find(|pod| !old.iter().any(|gone| gone.uid() == pod.uid()));
-            ensure!(new.is_some_and(serves), "there is none that serves");
+        .eventually("another operator leads", 90, async || {
+            let leads = leader(story).await?;
+            ensure!(leads != led, "{leads} still holds the Lease");
             Ok(())
         })
         .await

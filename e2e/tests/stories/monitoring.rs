@@ -91,6 +91,7 @@ async fn every_query_answers(story: &Story, prometheus: &Prometheus) -> Result<(
             ("cluster", "c"),
             ("topic", "events"),
             ("group", "stopped"),
+            ("setting", "num.(io|network).threads"),
         ];
         for panel in dashboard.filled(&variables).panels {
             let asked = panel.targets.into_iter().map(|target| target.expression);
