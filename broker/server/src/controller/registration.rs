@@ -70,7 +70,7 @@ impl Broker {
                 Ok((other, _)) => anyhow::bail!("registering this broker was answered by {other:?}"),
                 Err(error @ SubmitError::NotDurable { .. }) => return Err(error.into()),
                 Err(error) => {
-                    tracing::warn!(%error, "this broker is not registered yet");
+                    tracing::warn!(%error, "this broker is not registered yet; where that lasts: docs/runbooks/ForebayBrokerDown.md");
                     sleep(TRY_AGAIN).await;
                 }
             }
