@@ -24,11 +24,11 @@ const FLUSHES: usize = 50;
 /// Megabytes (10⁶) a second, and what one flush takes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    loopback: f64,
-    memory: f64,
-    page_cache: f64,
-    disk: f64,
-    flush: Duration,
+    pub(crate) loopback: f64,
+    pub(crate) memory: f64,
+    pub(crate) page_cache: f64,
+    pub(crate) disk: f64,
+    pub(crate) flush: Duration,
 }
 
 impl Limits {

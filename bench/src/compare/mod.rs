@@ -13,6 +13,7 @@ mod page;
 mod pages;
 mod replicated;
 mod samples;
+mod shares;
 pub(crate) mod side;
 mod throughput;
 
@@ -176,8 +177,8 @@ pub(crate) async fn run(scenarios: &[Scenario], options: &Options) -> Result<boo
     for scenario in scenarios {
         let save = options.common.save.as_deref().map(|path| file_of(path, *scenario, scenarios.len() > 1));
         let lines = save.as_deref().map(|path| path.with_extension("jsonl"));
-        let limits = Limits::measure()?.text();
-        println!("{limits}");
+        let limits = Limits::measure()?;
+        println!("{}", limits.text());
         let mut bench = Bench { options, samples: Samples::new(scenario.name(), lines.as_deref())? };
         match scenario {
             Scenario::ProducerLadder => throughput::producer_ladder(&mut bench).await,
@@ -192,9 +193,9 @@ pub(crate) async fn run(scenarios: &[Scenario], options: &Options) -> Result<boo
             Scenario::Replicated => replicated::replicated(&mut bench).await,
         }
         .with_context(|| scenario.name())?;
-        println!("{}", bench.samples.markdown());
+        println!("{}\n{}", bench.samples.markdown(), shares::markdown(&bench.samples.rows(), &limits));
         if let Some(path) = save {
-            write(&path, *scenario, options, limits, &bench.samples)?;
+            write(&path, *scenario, options, &limits, &bench.samples)?;
         }
         passes &= bench.samples.passes();
     }
@@ -206,19 +207,26 @@ fn file_of(path: &Path, scenario: Scenario, several: bool) -> PathBuf {
     if several { path.join(scenario.name()).with_extension("md") } else { path.to_path_buf() }
 }
 
-fn write(path: &Path, scenario: Scenario, options: &Options, limits: String, samples: &Samples) -> Result<()> {
+fn write(path: &Path, scenario: Scenario, options: &Options, limits: &Limits, samples: &Samples) -> Result<()> {
     let rounds =
         format!("{} rounds after one that does not count; medians with the least and the most.", options.rounds);
-    let how = [format!("cargo xtask bench {}", command_line()), machine(), scenario.about().to_owned(), rounds, limits];
+    let how = [
+        format!("cargo xtask bench {}", command_line()),
+        machine(),
+        scenario.about().to_owned(),
+        rounds,
+        limits.text(),
+    ];
     let markdown = format!(
-        "# {}\n\n`{}`\n\n{}\n\n{}\n\n{} {}\n\n{}",
+        "# {}\n\n`{}`\n\n{}\n\n{}\n\n{} {}\n\n{}\n{}",
         scenario.name(),
         how[0],
         how[1],
         how[4],
         how[2],
         how[3],
-        samples.markdown()
+        samples.markdown(),
+        shares::markdown(&samples.rows(), limits)
     );
     std::fs::write(path, markdown).with_context(|| format!("can't write {}", path.display()))?;
     let page = page::page(scenario.name(), &how, &samples.rows());
