@@ -9,10 +9,9 @@ pub(crate) fn text(scope: Scope, declared: &ConfigMap, error: &ConfigError) -> S
         ConfigError::Unknown { name, nearest: None, .. } => {
             (name.as_str(), "; no name that brokers know is like it: docs/reference/config.md has all")
         }
-        ConfigError::Unknown { name, .. } => (name.as_str(), ""),
+        ConfigError::Unknown { name, .. } | ConfigError::Twice { name, .. } => (name.as_str(), ""),
         ConfigError::Invalid { name, .. } => (name.as_str(), unit(scope, name)),
         ConfigError::Missing { name, .. } => (*name, ""),
-        ConfigError::Twice { name, .. } => (name.as_str(), ""),
         ConfigError::Syntax { .. } | ConfigError::Override { .. } => ("", ""),
     };
     let place = if declared.contains_key(name) { "spec.config: " } else { "" };

@@ -6,8 +6,9 @@ use forebay_crds::{Cluster, ClusterStatus, ConditionReport, ConditionType, Reaso
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt;
 use kube::api::ApiResource;
+use kube::{Client, ResourceExt};
+use serde_json::json;
 use thiserror::Error;
 
 use super::build::NO_RACK_ANNOTATION;
@@ -66,14 +67,8 @@ async fn perform(context: &Context, cluster: &Cluster, action: &Action) -> Resul
             apply::grow_claim(client, &namespace, &growth.claim, &growth.to).await?;
             Ok(Note::normal(Reason::DiskResizing, action.to_string()))
         }
-        Action::LabelPod { name, uid, label, value } => {
-            let labels = serde_json::json!({"labels": {label: value}});
-            apply::mark_pod(client, &namespace, name, uid, labels).await?;
-            Ok(Note::normal(Reason::Applied, action.to_string()))
-        }
-        Action::TellNoRack { name, uid, why } => {
-            let annotations = serde_json::json!({"annotations": {NO_RACK_ANNOTATION: why}});
-            apply::mark_pod(client, &namespace, name, uid, annotations).await?;
+        Action::LabelPod { .. } | Action::TellNoRack { .. } => {
+            tell_rack(client, &namespace, action).await?;
             Ok(Note::normal(Reason::Applied, action.to_string()))
         }
         Action::OrphanSet { name, uid, pods } => {
@@ -129,6 +124,16 @@ async fn perform(context: &Context, cluster: &Cluster, action: &Action) -> Resul
             ask_brokers(&context.kafka_of(cluster).admin, action).await.map_err(StepError::Brokers)
         }
     }
+}
+
+/// Tells a pod its rack, or that it has none.
+async fn tell_rack(client: &Client, namespace: &str, action: &Action) -> Result<(), kube::Error> {
+    let (name, uid, told) = match action {
+        Action::LabelPod { name, uid, label, value } => (name, uid, json!({"labels": {label: value}})),
+        Action::TellNoRack { name, uid, why } => (name, uid, json!({"annotations": {NO_RACK_ANNOTATION: why}})),
+        _ => return Ok(()),
+    };
+    apply::mark_pod(client, namespace, name, uid, told).await
 }
 
 /// Steps that are the brokers' to do.

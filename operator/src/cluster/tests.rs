@@ -87,7 +87,7 @@ struct Case {
 struct Given {
     spec: Value,
     /// What the Cluster's metadata has beside the ordinary.
-    metadata: Value,
+    metadata: serde_json::Map<String, Value>,
     /// The spec by which the live children were made; none: no child exists.
     live_spec: Option<Value>,
     /// The live set's replicas, if not those of `live_spec`.
@@ -314,8 +314,7 @@ fn every_case_gives_its_plan() {
         let case: Case = serde_yaml_ng::from_str(&std::fs::read_to_string(&path).unwrap())
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let mut cluster = cluster(&case.given.spec);
-        let tools: kube::core::ObjectMeta =
-            serde_json::from_value(json!(case.given.metadata.as_object())).unwrap_or_default();
+        let tools: kube::core::ObjectMeta = serde_json::from_value(Value::Object(case.given.metadata.clone())).unwrap();
         (cluster.metadata.labels, cluster.metadata.annotations) = (tools.labels, tools.annotations);
         let plan = planned(&cluster, &observed(&case.given));
         let actions: Vec<String> = plan.actions.iter().map(ToString::to_string).collect();

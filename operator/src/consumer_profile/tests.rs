@@ -1,4 +1,5 @@
-//! Plans of ConsumerProfiles, from the manifests in `examples/`.
+//! Plans of ConsumerProfiles: from the manifests in `examples/`, and by table: `testdata/profile/*.yaml` say what is given and what is to
+//! be done.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,6 +67,78 @@ fn after(profile: &ConsumerProfile, observed: &Observed, plan: Plan) -> (Consume
     profile.status = Some(plan.status);
     observed.config_map = plan.config_map.map(|child| child.value).or(observed.config_map);
     (profile, observed)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    given: Given,
+    plan: Expected,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Given {
+    spec: Value,
+    partitions: i32,
+    /// Settings that were accepted before, with the ConfigMap that has them.
+    accepted_spec: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Expected {
+    /// Whether the ConfigMap is written.
+    config_map: bool,
+    ready: String,
+    events: Vec<String>,
+    /// What the status says of settings; absent: none of that name.
+    settings: BTreeMap<String, String>,
+}
+
+fn profile(spec: &Value) -> ConsumerProfile {
+    let mut object = serde_json::json!({
+        "apiVersion": "forebay.dev/v1alpha1", "kind": "ConsumerProfile",
+        "metadata": {"name": "billing", "namespace": "n", "uid": "u", "generation": 2},
+        "spec": {"clusterRef": {"name": "quickstart"}, "topics": ["orders"], "clientFamily": "java"},
+    });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        object["spec"][key] = value.clone();
+    }
+    serde_json::from_value(object).unwrap()
+}
+
+#[test]
+fn every_case_gives_its_plan() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/profile");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let case: Case = serde_yaml_ng::from_str(&std::fs::read_to_string(&path).unwrap())
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let mut observed = observed(case.given.partitions, "1048588");
+        let mut profile = profile(&case.given.spec);
+        if let Some(before) = &case.given.accepted_spec {
+            let before = self::profile(before);
+            let (before, seen) = after(&before, &observed, planned(&before, &observed));
+            (profile.status, observed) = (before.status, seen);
+        }
+        let plan = planned(&profile, &observed);
+        assert_eq!(ready(&plan), case.plan.ready, "{}", path.display());
+        assert_eq!(plan.config_map.is_some(), case.plan.config_map, "{}", path.display());
+        let told = |note: &crate::kube::events::Note| {
+            format!("{}{}", if note.warning { "!" } else { "" }, note.reason.as_str())
+        };
+        assert_eq!(plan.notes.iter().map(told).collect::<Vec<_>>(), case.plan.events, "{}", path.display());
+        for (name, value) in &case.plan.settings {
+            let found = plan.status.settings.get(name).map(String::as_str);
+            assert_eq!(found, Some(value.as_str()).filter(|value| *value != "-"), "{} {name}", path.display());
+        }
+        assert_eq!(plan.status.observed_generation, Some(2));
+        assert_eq!(plan.status.conditions[0].observed_generation, Some(2));
+        seen += 1;
+    }
+    assert!(seen >= 5, "only {seen} cases");
 }
 
 #[test]
