@@ -19,6 +19,8 @@ use crate::OPERATOR_NAMESPACE;
 const FIELD_MANAGER: &str = "forebay-e2e";
 /// Between two looks at what is waited for.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
+/// Brokers that stop all at once have their whole grace period of 62 s.
+const NAMESPACE_GOES_WITHIN_SECONDS: u64 = 90;
 /// After so long a wait says that it still waits, and for what.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -201,7 +203,7 @@ impl Story {
     async fn end(self) -> Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         namespaces.delete(&self.namespace, &DeleteParams::default()).await?;
-        let gone = self.eventually("the namespace is gone", 60, async || {
+        let gone = self.eventually("the namespace is gone", NAMESPACE_GOES_WITHIN_SECONDS, async || {
             let Some(left) = namespaces.get_opt(&self.namespace).await? else { return Ok(()) };
             let conditions = left.status.and_then(|status| status.conditions).unwrap_or_default();
             let held: Vec<String> = conditions

@@ -10,6 +10,7 @@ mod monitoring;
 mod profiles;
 mod quickstart;
 mod quiet;
+mod racks;
 mod replicated;
 mod topics;
 mod waits;
