@@ -44,6 +44,7 @@ pub(crate) struct Computer {
     /// The process stands still until then.
     pub(crate) paused_until_ms: i64,
     failing: Arc<AtomicBool>,
+    full: bool,
     /// Counts the disks it has had.
     disks: u8,
 }
@@ -52,7 +53,8 @@ impl Computer {
     pub(crate) fn new(id: BrokerId) -> anyhow::Result<Self> {
         let (dir, disk) = new_disk()?;
         let failing = Arc::default();
-        Ok(Self { id, dir, disk, process: None, life: 0, skew_ms: 0, paused_until_ms: 0, failing, disks: FIRST_DISK })
+        let (process, life, skew_ms, paused_until_ms, full) = (None, 0, 0, 0, false);
+        Ok(Self { id, dir, disk, process, life, skew_ms, paused_until_ms, failing, full, disks: FIRST_DISK })
     }
 
     pub(crate) fn directory_id(&self) -> Uuid {
@@ -73,7 +75,8 @@ impl Computer {
     }
 
     /// Lets the disk fail after so many more operations: a crash in the middle of something. The last write may be cut short.
-    pub(crate) fn fail_after(&self, operations: u64, short_bytes: usize) {
+    pub(crate) fn fail_after(&mut self, operations: u64, short_bytes: usize) {
+        self.make_room();
         let (failing, mut left) = (Arc::clone(&self.failing), operations);
         self.disk.inject(move |operation| {
             if failing.load(SeqCst) {
@@ -91,20 +94,53 @@ impl Computer {
         });
     }
 
+    /// The disk takes nothing more after so many bytes of one write, perhaps no new files either; what is there is read.
+    pub(crate) fn fill(&mut self, short_bytes: usize, no_files: bool) {
+        if self.is_failing() {
+            return;
+        }
+        self.full = true;
+        self.disk.set_free_bytes(Some(0));
+        let mut short_bytes = Some(short_bytes);
+        let full = || Verdict::Fail(std::io::ErrorKind::StorageFull.into());
+        self.disk.inject(move |operation| match operation {
+            Operation::Write { length, .. } => match short_bytes.take().filter(|short| (1..*length).contains(short)) {
+                Some(short) => Verdict::Short(short),
+                None => full(),
+            },
+            Operation::Create { path } if no_files && !path.exists() => full(),
+            _ => Verdict::Proceed,
+        });
+    }
+
+    /// The disk takes nothing.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// The disk has room again.
+    pub(crate) fn make_room(&mut self) {
+        if std::mem::take(&mut self.full) {
+            self.disk.set_free_bytes(None);
+            self.disk.heal();
+        }
+    }
+
     /// The disk has begun to fail: the process is to end before it says anything more.
     pub(crate) fn is_failing(&self) -> bool {
         self.failing.load(SeqCst)
     }
 
     /// The disk fails no more.
-    pub(crate) fn mend(&self) {
+    pub(crate) fn mend(&mut self) {
+        self.make_room();
         self.disk.heal();
     }
 
     /// The process ends without a word. What it wrote stays.
     pub(crate) fn kill(&mut self) {
         self.process = None;
-        self.disk.heal();
+        self.mend();
         self.failing.store(false, SeqCst);
         self.paused_until_ms = 0;
     }

@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use forebay_broker_machines::{
     metadata::{
         AlterPartitionError, AlteredPartition, BrokerImage, BrokerLife, BrokerRecord, BrokerRegistration, Command,
-        ConfigRules, Context, ElectionRules, MetadataImage, NewTopic, PartitionImage, PartitionProposal, Record, Reply,
-        decide,
+        ConfigRules, Context, ElectionRules, Inability, MetadataImage, NewTopic, PartitionImage, PartitionProposal,
+        Record, Reply, UnableReplicas, decide,
     },
     replication::{IsrAnswer, IsrProposal},
 };
@@ -28,6 +28,8 @@ struct Session {
     heard_ms: i64,
     /// Only another registration counts.
     ended: bool,
+    /// Its disk takes no records.
+    full: bool,
 }
 
 #[derive(Debug)]
@@ -45,7 +47,7 @@ impl Controller {
         for id in brokers {
             let broker_epoch = controller.register(*id, directory_id(*id, FIRST_DISK));
             controller.decide(&Command::UnfenceBroker(BrokerLife { broker_id: *id, broker_epoch }));
-            let session = Session { broker_epoch, incarnation: 0, heard_ms: i64::MIN, ended: false };
+            let session = Session { broker_epoch, incarnation: 0, heard_ms: i64::MIN, ended: false, full: false };
             controller.sessions.insert(*id, session);
         }
         let replication_factor = i16::try_from(brokers.len().min(3)).ok();
@@ -147,8 +149,8 @@ impl Controller {
             Message::Register { broker, directory, life, incarnation } => {
                 self.registers((broker, directory), life, incarnation, now_ms, out);
             }
-            Message::Heartbeat { broker, life, broker_epoch, image_version } => {
-                self.heard(broker, life, (broker_epoch, image_version), now_ms, out);
+            Message::Heartbeat { broker, life, broker_epoch, image_version, full } => {
+                self.heard((broker, life), (broker_epoch, image_version), full, now_ms, out);
             }
             Message::Propose { life, broker_epoch, number, partition, proposal } => {
                 let Node::Broker(broker) = from else { return };
@@ -171,7 +173,8 @@ impl Controller {
         let known = self.sessions.get(&id).filter(|session| !session.ended).map(|session| session.incarnation);
         if known != Some(incarnation) {
             let broker_epoch = self.register(id, directory);
-            self.sessions.insert(id, Session { broker_epoch, incarnation, heard_ms: now_ms, ended: false });
+            self.sessions
+                .insert(id, Session { broker_epoch, incarnation, heard_ms: now_ms, ended: false, full: false });
         }
         let Some(session) = self.sessions.get(&id) else { return };
         let (broker_epoch, image) = (session.broker_epoch, Arc::clone(&self.image));
@@ -180,9 +183,9 @@ impl Controller {
 
     fn heard(
         &mut self,
-        id: BrokerId,
-        life: u64,
+        (id, life): (BrokerId, u64),
         (broker_epoch, image_version): (i64, i64),
+        full: bool,
         now_ms: i64,
         out: &mut Vec<Envelope>,
     ) {
@@ -190,13 +193,36 @@ impl Controller {
         let Some(session) = self.sessions.get_mut(&id).filter(current) else {
             return self.send(id, Some(life), Message::NotRegistered { broker_epoch }, out);
         };
-        session.heard_ms = now_ms;
+        (session.heard_ms, session.full) = (now_ms, full);
         if image_version > broker_epoch {
             self.decide(&Command::UnfenceBroker(BrokerLife { broker_id: id, broker_epoch }));
         }
+        self.relieve_full();
         if image_version < self.image.version() {
             self.send(id, Some(life), Message::Image(Arc::clone(&self.image)), out);
         }
+    }
+
+    /// Others lead and stay in sync where a disk takes no records.
+    fn relieve_full(&mut self) {
+        let full = self.sessions.iter().filter(|(id, session)| session.full && !session.ended && self.is_live(**id));
+        let replicas: Vec<_> = full
+            .map(|(id, session)| (BrokerLife { broker_id: *id, broker_epoch: session.broker_epoch }, Inability::Full))
+            .collect();
+        if replicas.is_empty() {
+            return;
+        }
+        let unable = |partition: PartitionImage| UnableReplicas {
+            topic_id: TOPIC_ID,
+            partition: partition.index,
+            replicas: replicas
+                .iter()
+                .filter(|(life, _)| partition.replicas.contains(&life.broker_id))
+                .copied()
+                .collect(),
+        };
+        let partitions = self.partitions().into_iter().map(unable).collect();
+        self.decide(&Command::ReplicasUnable { partitions });
     }
 
     fn proposes(&mut self, id: BrokerId, broker_epoch: i64, partition: usize, proposal: &IsrProposal) -> IsrAnswer {

@@ -10,7 +10,7 @@ use forebay_broker_partition::{
     LeaderAnswer, LogConfig, LogDir, LogName, OpenPartition, Origin, Partition, ReadError, ReplicaFetch, ReplicaRead,
     Settings,
 };
-use forebay_broker_storage::{AppendError, Disk, Identity};
+use forebay_broker_storage::{AppendError, Disk, Identity, Room};
 use forebay_broker_wire::types::{BrokerId, LeaderEpoch, Offset};
 use parking_lot::Mutex;
 
@@ -121,8 +121,10 @@ impl Process {
         if now.true_ms >= self.heartbeat_due_ms {
             self.heartbeat_due_ms = now.true_ms + HEARTBEAT_MS;
             let image_version = self.image.as_ref().map_or(-1, |image| image.version());
+            self.log_dir.refresh_space()?;
+            let full = self.log_dir.room() == Room::None;
             let message = match self.broker_epoch {
-                Some(broker_epoch) => Message::Heartbeat { broker, life, broker_epoch, image_version },
+                Some(broker_epoch) => Message::Heartbeat { broker, life, broker_epoch, image_version, full },
                 None => {
                     let (directory, incarnation) = (self.log_dir.identity().directory_id, self.incarnation);
                     Message::Register { broker, directory, life, incarnation }
@@ -344,7 +346,9 @@ impl Process {
         };
         match result {
             Ok(()) => Ok(more),
-            Err(FollowError::Late { .. } | FollowError::Append(AppendError::NotNext { .. })) => Ok(false),
+            Err(
+                FollowError::Late { .. } | FollowError::Append(AppendError::NotNext { .. } | AppendError::DiskFull(_)),
+            ) => Ok(false),
             Err(error) => Err(error).context("a follower cannot do as its leader says"),
         }
     }

@@ -54,6 +54,8 @@ pub(crate) enum Message {
         life: u64,
         broker_epoch: i64,
         image_version: i64,
+        /// The disk takes no records.
+        full: bool,
     },
     /// The controller knows a later registration, or none.
     NotRegistered {
@@ -110,7 +112,9 @@ impl Message {
         match self {
             Self::Register { broker, .. } => format!("register {broker}"),
             Self::Registered { broker_epoch, .. } => format!("registered as {broker_epoch}"),
-            Self::Heartbeat { image_version, .. } => format!("heartbeat at {image_version}"),
+            Self::Heartbeat { image_version, full, .. } => {
+                format!("heartbeat at {image_version}{}", if *full { ", full" } else { "" })
+            }
             Self::NotRegistered { broker_epoch } => format!("not registered as {broker_epoch}"),
             Self::Image(image) => format!("image {}", image.version()),
             Self::Propose { number, partition, proposal, .. } => {

@@ -39,7 +39,8 @@ impl World {
             72..82 => self.pause(id),
             82..90 => self.jump(id),
             90..93 => self.jump_controller(),
-            93..96 => self.wipe(id)?,
+            93..95 => self.wipe(id)?,
+            95..98 => self.fill(id),
             _ => self.delete_records(id)?,
         }
         let pause_ms = self.random.between(30, 700);
@@ -132,7 +133,7 @@ impl World {
 
     fn fail_soon(&mut self, id: BrokerId) {
         let (operations, short_bytes) = (self.random.below(40), self.random.below(200));
-        let Some(computer) = self.computers.get(&id).filter(|computer| computer.process.is_some()) else { return };
+        let Some(computer) = self.computers.get_mut(&id).filter(|computer| computer.process.is_some()) else { return };
         computer.fail_after(operations, usize::try_from(short_bytes).unwrap_or(0));
         self.count("crash in an operation");
     }
@@ -141,7 +142,7 @@ impl World {
         let Some(computer) = self.computers.get_mut(&id) else { return Ok(()) };
         let Some(process) = &computer.process else { return Ok(()) };
         let stopped = process.stop();
-        if computer.is_failing() {
+        if computer.is_failing() || (stopped.is_err() && computer.is_full()) {
             return self.crash(id);
         }
         stopped?;
@@ -185,6 +186,17 @@ impl World {
         links.extend(self.random.percent(50).then_some((other, one)));
         self.cut(links);
         self.count("cut a link");
+    }
+
+    /// Fills a broker's disk, until its process ends or somebody makes room.
+    fn fill(&mut self, id: BrokerId) {
+        let (short_bytes, no_files) = (self.random.below(300), self.random.percent(50));
+        let full_ms = self.random.between(100, 4000);
+        let Some(computer) = self.computers.get_mut(&id).filter(|computer| computer.process.is_some()) else { return };
+        computer.fill(usize::try_from(short_bytes).unwrap_or(0), no_files);
+        let life = computer.life;
+        self.after(full_ms, Happening::Room(id, life));
+        self.count("full disk");
     }
 
     fn pause(&mut self, id: BrokerId) {

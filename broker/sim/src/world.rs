@@ -68,6 +68,8 @@ pub(crate) enum Happening {
     Produce,
     Fault,
     Mend(BTreeSet<(Node, Node)>),
+    /// A full disk of this life of a broker has room again.
+    Room(BrokerId, u64),
     Heal,
 }
 
@@ -212,6 +214,11 @@ impl World {
                 self.cut.retain(|link| !links.contains(link));
                 Ok(())
             }
+            Happening::Room(id, life) => {
+                let here = self.computers.get_mut(&id).filter(|computer| computer.life == life);
+                here.into_iter().for_each(Computer::make_room);
+                Ok(())
+            }
             Happening::Heal => self.heal(),
         }
     }
@@ -319,7 +326,13 @@ impl World {
         if computer.is_failing() {
             return self.crash(id); // nothing that it would have said gets out
         }
-        result.with_context(|| format!("broker {id}"))?;
+        // On a full disk much can't be done; what was not is done later.
+        let excused = result.as_ref().is_err_and(|error| computer.is_full() && is_for_want_of_room(error));
+        if excused {
+            self.trace(|| format!("{id} has no room"));
+        } else {
+            result.with_context(|| format!("broker {id}"))?;
+        }
         self.look(id)?;
         self.send_all(out);
         Ok(())
@@ -436,6 +449,13 @@ fn read(partition: &Partition, from: Offset, upto: Offset) -> Result<Vec<(Offset
         }
     }
     Ok(found)
+}
+
+fn is_for_want_of_room(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let error = cause.downcast_ref::<std::io::Error>();
+        error.is_some_and(|error| error.kind() == std::io::ErrorKind::StorageFull)
+    })
 }
 
 /// True for the leader.
