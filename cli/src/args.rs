@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use forebay_broker_client::Compression;
 
+/// No broker takes a larger request by default (`socket.request.max.bytes`).
+const RECORD_BYTES_MAX: i64 = 100 << 20;
+
 /// Runs Forebay's manifests without Kubernetes, and administers any Kafka cluster.
 #[derive(Debug, Parser)]
 #[command(name = "forebay", version, propagate_version = true)]
@@ -265,8 +268,8 @@ pub(crate) struct ProduceArgs {
     #[arg(short = 'n', long, value_name = "RECORDS")]
     pub(crate) count: Option<u64>,
     /// Size of the values that are made.
-    #[arg(long, value_name = "BYTES", default_value_t = 100, requires = "count")]
-    pub(crate) record_bytes: usize,
+    #[arg(long, value_name = "BYTES", default_value_t = 100, requires = "count", value_parser = clap::value_parser!(u32).range(..=RECORD_BYTES_MAX))]
+    pub(crate) record_bytes: u32,
     /// Records that are made have this and their number as key.
     #[arg(long, value_name = "TEXT", requires = "count")]
     pub(crate) key_prefix: Option<String>,
@@ -332,6 +335,14 @@ mod tests {
         assert!(parse(&["--shift-by", "-5"]));
         assert!(!parse(&[]));
         assert!(!parse(&["--to-earliest", "--to-latest"]));
+    }
+
+    #[test]
+    fn records_that_no_broker_takes_are_not_made() {
+        let produce =
+            |bytes: &str| Cli::try_parse_from(["forebay", "produce", "t", "-n", "1", "--record-bytes", bytes]).is_ok();
+        assert!(produce("0") && produce("104857600"));
+        assert!(!produce("104857601") && !produce("99999999999999") && !produce("-1"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use forebay_broker_client::{
 };
 use forebay_broker_config::BrokerConfig;
 use tempfile::TempDir;
+use tokio::io::AsyncBufReadExt;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -244,5 +245,33 @@ async fn members_of_a_group_share_partitions_and_the_one_that_stays_gets_all() {
     );
     assert_eq!(broker.admin.delete_groups(&["readers"]).await.unwrap()["readers"], Ok(()));
     assert!(broker.admin.list_groups().await.unwrap().is_empty());
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_that_is_interrupted_has_committed_what_it_printed_and_left_its_group() {
+    let broker = Broker::start().await;
+    broker.topic("orders", 1).await;
+    broker.fill("orders", 0, 25, ProducerConfig::default()).await;
+    let bootstrap = broker.admin.describe_cluster().await.unwrap().brokers[0].clone();
+    let bootstrap = format!("{}:{}", bootstrap.host, bootstrap.port);
+    let mut consume = tokio::process::Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["consume", "orders", "--group", "readers", "--follow", "--bootstrap", &bootstrap])
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut printed = tokio::io::BufReader::new(consume.stdout.take().unwrap()).lines();
+    for _ in 0..25 {
+        printed.next_line().await.unwrap().unwrap();
+    }
+    let id = i32::try_from(consume.id().unwrap()).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(id).unwrap(), rustix::process::Signal::INT).unwrap();
+    assert!(consume.wait().await.unwrap().success());
+    let groups = broker.admin.describe_groups(&["readers"]).await.unwrap();
+    let group = groups["readers"].as_ref().unwrap();
+    assert!(group.members.is_empty(), "{group:?}");
+    let committed = broker.admin.committed_offsets("readers").await.unwrap();
+    assert_eq!(committed[&TopicPartition::new("orders", 0)].as_ref().unwrap().offset, Offset(25));
     broker.stop().await;
 }

@@ -7,27 +7,33 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use forebay_broker_client::admin::OffsetSpec;
 use forebay_broker_client::types::Offset;
-use forebay_broker_client::{
-    Admin, Client, ConsumeError, Consumed, Consumer, FetchConfig, GroupConfig, GroupConsumer, TopicPartition,
-};
+use forebay_broker_client::{Admin, Client, ConsumeError, Consumed, Consumer, GroupConsumer, TopicPartition};
 use forebay_broker_config::{Settings, parse_properties};
 use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
-use super::{all_done, config};
+use super::{all_done, config, consumer_settings};
 use crate::args::{ConsumeArgs, Format};
 
 /// From then on a member that waits to join says so.
 const JOIN_WAIT_TOLD_AFTER: Duration = Duration::from_secs(3);
+/// See [`patience`].
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What shells say of a program that an interrupt ended.
+const KILLED: i32 = 130;
 
 pub(crate) async fn run(args: ConsumeArgs) -> anyhow::Result<()> {
-    let client = Client::connect(&args.remote.bootstrap, config()).await?;
     let settings = match &args.config {
         Some(file) => {
             let text = std::fs::read_to_string(file).with_context(|| format!("can't read {}", file.display()))?;
-            parse_properties(&text).with_context(|| file.display().to_string())?
+            let settings = parse_properties(&text).with_context(|| file.display().to_string())?;
+            consumer_settings::check(&settings).with_context(|| file.display().to_string())?;
+            settings
         }
         None => Settings::new(),
     };
+    let client = Client::connect(&args.remote.bootstrap, config()).await?;
     let ends = if args.follow { BTreeMap::new() } else { offsets(&client, &args.topic, OffsetSpec::Latest).await? };
     let mut printer = Printer { format: args.remote.output.format, left: args.count.unwrap_or(u64::MAX), ends };
     match args.group.clone().or_else(|| settings.get("group.id").cloned()) {
@@ -47,7 +53,7 @@ async fn offsets(client: &Client, topic: &str, spec: OffsetSpec) -> anyhow::Resu
 }
 
 async fn alone(client: Client, args: &ConsumeArgs, settings: &Settings, printer: &mut Printer) -> anyhow::Result<()> {
-    let mut consumer = Consumer::new(&client, fetch_config(settings)?);
+    let mut consumer = Consumer::new(&client, consumer_settings::fetch(settings));
     consumer.assign(offsets(&client, &args.topic, OffsetSpec::Earliest).await?);
     while args.follow || !printer.at_end(consumer.positions()) {
         if printer.print(consumer.poll().await?)?.is_some() {
@@ -65,37 +71,66 @@ async fn as_member(
     settings: &Settings,
     printer: &mut Printer,
 ) -> anyhow::Result<()> {
-    let mut member = GroupConfig::new(group, &[&args.topic]);
-    member.fetch = fetch_config(settings)?;
-    member.instance_id = settings.get("group.instance.id").cloned();
-    member.from_earliest = settings.get("auto.offset.reset").is_none_or(|reset| reset != "latest");
-    let wait = |name: &str, default| anyhow::Ok(number(settings, name)?.map_or(default, Duration::from_millis));
-    member.session_timeout = wait("session.timeout.ms", member.session_timeout)?;
-    member.heartbeat_interval = wait("heartbeat.interval.ms", member.heartbeat_interval)?;
-    let mut consumer = GroupConsumer::new(&client, member);
+    let mut consumer = GroupConsumer::new(&client, consumer_settings::member(settings, group, &args.topic));
+    let mut stop = stop_wanted()?;
     let mut joined = false;
     let ended = loop {
-        let polled = if std::mem::replace(&mut joined, true) {
-            consumer.poll().await
-        } else {
-            first(&mut consumer, group).await
+        let poll = async {
+            if std::mem::replace(&mut joined, true) { consumer.poll().await } else { first(&mut consumer, group).await }
         };
-        let cut = printer.print(polled?)?;
-        if let Some(last) = &cut {
-            break cut_positions(consumer.positions(), last);
+        let polled = tokio::select! {
+            polled = poll => polled?,
+            // All that was printed is committed by now.
+            _ = stop.wait_for(|wanted| *wanted) => break BTreeMap::new(),
+        };
+        if let Some(last) = printer.print(polled)? {
+            break cut_positions(consumer.positions(), &last);
         }
-        consumer.commit().await?;
+        tokio::select! {
+            committed = consumer.commit() => committed?,
+            () = patience(&mut stop) => bail!("group {group} did not take the offsets of what was printed last"),
+        }
         if !args.follow && !consumer.positions().is_empty() && printer.at_end(consumer.positions()) {
             break BTreeMap::new();
         }
     };
-    consumer.leave().await?;
+    tokio::select! {
+        left = consumer.leave() => left?,
+        () = patience(&mut stop) => bail!("group {group} was not left: it waits for this member's session to end"),
+    }
     if !ended.is_empty() {
         // A member's commit would cover what was fetched and not printed; without members the exact offsets can be committed.
         let offsets: Vec<_> = ended.into_iter().collect();
         all_done(Admin::new(client).commit_offsets(group, &offsets).await?, "partition")?;
     }
     Ok(())
+}
+
+/// Turns true with Ctrl-C or SIGTERM; at the second one the process ends where it is.
+fn stop_wanted() -> anyhow::Result<watch::Receiver<bool>> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let (wanted, stop) = watch::channel(false);
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            if wanted.send_replace(true) {
+                std::process::exit(KILLED);
+            }
+        }
+    });
+    Ok(stop)
+}
+
+/// Whoever wants it to stop waits no longer than this for the group.
+async fn patience(stop: &mut watch::Receiver<bool>) {
+    // Without a sender nobody can want it any more.
+    if stop.wait_for(|wanted| *wanted).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+    tokio::time::sleep(PATIENCE).await;
 }
 
 /// The first poll, which joins: whoever waits is told for what.
@@ -117,25 +152,6 @@ fn cut_positions(
     unprinted: &BTreeMap<TopicPartition, Offset>,
 ) -> BTreeMap<TopicPartition, Offset> {
     positions.iter().map(|(tp, offset)| (tp.clone(), unprinted.get(tp).copied().unwrap_or(*offset))).collect()
-}
-
-fn number<T: std::str::FromStr>(settings: &Settings, name: &str) -> anyhow::Result<Option<T>> {
-    match settings.get(name).map(|value| value.parse()) {
-        Some(Ok(n)) => Ok(Some(n)),
-        Some(Err(_)) => bail!("{name}={}: must be a number", settings[name]),
-        None => Ok(None),
-    }
-}
-
-fn fetch_config(settings: &Settings) -> anyhow::Result<FetchConfig> {
-    let default = FetchConfig::default();
-    Ok(FetchConfig {
-        min_bytes: number(settings, "fetch.min.bytes")?.unwrap_or(default.min_bytes),
-        max_bytes: number(settings, "fetch.max.bytes")?.unwrap_or(default.max_bytes),
-        max_partition_bytes: number(settings, "max.partition.fetch.bytes")?.unwrap_or(default.max_partition_bytes),
-        max_wait: number(settings, "fetch.max.wait.ms")?.map_or(default.max_wait, Duration::from_millis),
-        read_committed: settings.get("isolation.level").is_some_and(|level| level == "read_committed"),
-    })
 }
 
 /// Prints records until enough were printed.
@@ -224,18 +240,5 @@ mod tests {
         let committed = cut_positions(&positions, &unprinted);
         assert_eq!(committed[&TopicPartition::new("t", 0)], Offset(7));
         assert_eq!(committed[&TopicPartition::new("t", 1)], Offset(3));
-    }
-
-    #[test]
-    fn the_settings_of_a_profile_are_taken() {
-        let settings =
-            parse_properties("fetch.min.bytes=65536\nfetch.max.wait.ms=50\nisolation.level=read_committed\n").unwrap();
-        let config = fetch_config(&settings).unwrap();
-        assert_eq!(
-            (config.min_bytes, config.max_wait, config.read_committed),
-            (65_536, Duration::from_millis(50), true)
-        );
-        let bad = parse_properties("fetch.min.bytes=much\n").unwrap();
-        assert_eq!(fetch_config(&bad).unwrap_err().to_string(), "fetch.min.bytes=much: must be a number");
     }
 }

@@ -137,6 +137,9 @@ struct Move {
     partition: TopicPartition,
     from: Option<Offset>,
     to: Offset,
+    /// Where it was to go, if that is not within the partition's records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asked: Option<Offset>,
 }
 
 async fn plan_reset(admin: &Admin, group: &str, topics: &[String], to: &ResetTo) -> anyhow::Result<Vec<Move>> {
@@ -158,9 +161,9 @@ async fn plan_reset(admin: &Admin, group: &str, topics: &[String], to: &ResetTo)
     let moves = partitions.into_iter().map(|tp| {
         let (low, high) = (first[&tp], end[&tp]);
         let from = committed.get(&tp).copied();
-        let to = target(to, low, high, from, at_time.get(&tp).copied())
+        let asked = target(to, low, high, from, at_time.get(&tp).copied())
             .with_context(|| format!("partition {tp} has no committed offset to shift"))?;
-        Ok(Move { partition: tp, from, to })
+        Ok(within(tp, from, asked, low, high))
     });
     moves.collect()
 }
@@ -195,9 +198,15 @@ async fn selected(
     Ok(partitions)
 }
 
-/// Where a partition goes, kept within its records; none when there is nothing to shift from.
+/// A move that is kept within the partition's records.
+fn within(partition: TopicPartition, from: Option<Offset>, asked: Offset, low: Offset, high: Offset) -> Move {
+    let to = Offset(asked.0.clamp(low.0, high.0));
+    Move { partition, from, to, asked: (asked != to).then_some(asked) }
+}
+
+/// Where a partition goes, by the words of the command line; none when there is nothing to shift from.
 fn target(to: &ResetTo, low: Offset, high: Offset, from: Option<Offset>, at_time: Option<Offset>) -> Option<Offset> {
-    let wanted = if to.to_earliest {
+    Some(if to.to_earliest {
         low
     } else if let Some(offset) = to.to_offset {
         Offset(offset)
@@ -205,11 +214,15 @@ fn target(to: &ResetTo, low: Offset, high: Offset, from: Option<Offset>, at_time
         Offset(from?.0.saturating_add(records))
     } else {
         at_time.filter(|o| o.0 >= 0).unwrap_or(high) // no record so late: the end
-    };
-    Some(Offset(wanted.0.clamp(low.0, high.0)))
+    })
 }
 
 async fn reset(admin: &Admin, output: &Output, group: &str, moves: Vec<Move>, dry_run: bool) -> anyhow::Result<()> {
+    for Move { partition, to, asked, .. } in &moves {
+        if let Some(asked) = asked {
+            eprintln!("note: {partition} has no offset {asked}: {to} is as far as it goes");
+        }
+    }
     if !dry_run {
         let offsets: Vec<_> = moves.iter().map(|m| (m.partition.clone(), m.to)).collect();
         let committed = admin.commit_offsets(group, &offsets).await?;
@@ -236,8 +249,14 @@ mod tests {
     const NOWHERE: ResetTo =
         ResetTo { to_earliest: false, to_latest: false, to_offset: None, to_timestamp: None, shift_by: None };
 
+    fn moved(to: &ResetTo, from: Option<i64>, at_time: Option<i64>) -> Option<Move> {
+        let (low, high, from) = (Offset(10), Offset(50), from.map(Offset));
+        let asked = target(to, low, high, from, at_time.map(Offset))?;
+        Some(within(TopicPartition::new("t", 0), from, asked, low, high))
+    }
+
     fn to(to: &ResetTo, from: Option<i64>, at_time: Option<i64>) -> Option<i64> {
-        target(to, Offset(10), Offset(50), from.map(Offset), at_time.map(Offset)).map(|o| o.0)
+        Some(moved(to, from, at_time)?.to.0)
     }
 
     #[test]
@@ -248,6 +267,14 @@ mod tests {
         assert_eq!(to(&ResetTo { to_offset: Some(99), ..NOWHERE }, None, None), Some(50));
         assert_eq!(to(&ResetTo { shift_by: Some(-100), ..NOWHERE }, Some(20), None), Some(10));
         assert_eq!(to(&ResetTo { shift_by: Some(5), ..NOWHERE }, Some(20), None), Some(25));
+    }
+
+    #[test]
+    fn an_offset_that_is_cut_is_told() {
+        let asked = |to: &ResetTo| moved(to, Some(20), None).unwrap().asked.map(|offset| offset.0);
+        assert_eq!(asked(&ResetTo { to_offset: Some(99), ..NOWHERE }), Some(99));
+        assert_eq!(asked(&ResetTo { shift_by: Some(-100), ..NOWHERE }), Some(-80));
+        assert_eq!(asked(&ResetTo { to_offset: Some(50), ..NOWHERE }), None);
     }
 
     #[test]

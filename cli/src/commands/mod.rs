@@ -1,6 +1,7 @@
 //! The plain commands: one file for each thing that is administered. They ask, print and end; exit code 0 means all was done.
 
 pub(crate) mod consume;
+mod consumer_settings;
 pub(crate) mod group;
 pub(crate) mod produce;
 pub(crate) mod profile;

@@ -1,7 +1,8 @@
 //! `forebay topic`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use anyhow::bail;
 use comfy_table::Table;
 use forebay_broker_client::Admin;
 use forebay_broker_client::admin::{
@@ -22,17 +23,30 @@ pub(crate) async fn run(args: TopicArgs) -> anyhow::Result<()> {
         TopicCommand::List { internal } => list(&admin, output, internal).await,
         TopicCommand::Describe { topics } => describe(&admin, output, &topics).await,
         TopicCommand::Create { topic, partitions, replication_factor, config, if_not_exists } => {
+            must_differ(config.iter().map(|(name, _)| name))?;
             let configs = config.into_iter().collect();
             let new = NewTopic { name: topic, partitions, replication_factor, configs, ..NewTopic::default() };
             create(&admin, output, new, if_not_exists).await
         }
         TopicCommand::Alter { topic, partitions, set, unset } => {
+            must_differ(set.iter().map(|(name, _)| name).chain(&unset))?;
             let set = set.into_iter().map(|(name, value)| ConfigChange::Set { name, value });
             let unset = unset.into_iter().map(|name| ConfigChange::Delete { name });
             alter(&admin, output, &topic, partitions, set.chain(unset).collect()).await
         }
         TopicCommand::Delete { topics, if_exists } => delete(&admin, output, &topics, if_exists).await,
     }
+}
+
+/// No setting is given twice: which one counts would be a guess.
+fn must_differ<'a>(names: impl Iterator<Item = &'a String>) -> anyhow::Result<()> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            bail!("{name} is given twice: keep one of them");
+        }
+    }
+    Ok(())
 }
 
 #[derive(Serialize)]
@@ -160,4 +174,17 @@ async fn delete(admin: &Admin, output: &Output, topics: &[String], if_exists: bo
         [] => "nothing to delete".to_owned(),
         names => format!("{} deleted", names.join(", ")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_given_twice_is_refused() {
+        let names = ["retention.ms", "flush.ms"].map(str::to_owned);
+        assert!(must_differ(names.iter()).is_ok());
+        let error = must_differ(names.iter().chain(&names[..1])).unwrap_err().to_string();
+        assert_eq!(error, "retention.ms is given twice: keep one of them");
+    }
 }

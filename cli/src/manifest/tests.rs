@@ -43,6 +43,14 @@ fn wrong_types_and_ranges_are_told_with_the_value() {
 }
 
 #[test]
+fn a_number_that_is_none_does_not_count_as_left_out() {
+    for number in [".nan", ".inf", "-.inf"] {
+        let error = read(&topic(&format!("{{clusterRef: {{name: demo}}, partitions: {number}}}"))).unwrap_err();
+        assert!(error.contains("is no number to go by"), "{number}: {error}");
+    }
+}
+
+#[test]
 fn an_unknown_setting_gets_the_nearest_one() {
     let error = read(&topic("{clusterRef: {name: demo}, partitions: 1, config: {retention.m: 5}}")).unwrap_err();
     assert!(error.contains("spec.config.retention.m: unknown topic setting 'retention.m'; did you mean"), "{error}");

@@ -121,8 +121,17 @@ fn prepare(manifests: &Manifests, data: &DataDir, args: &UpArgs) -> anyhow::Resu
 
 fn ports(args: &UpArgs, id: i32) -> anyhow::Result<Ports> {
     let nth = u16::try_from(id).context("too many brokers")?;
-    let port = |base: u16| base.checked_add(nth).with_context(|| format!("no port {nth} above {base}"));
-    Ok(Ports { kafka: port(args.port)?, http: port(args.http_port)?, controller: port(args.controller_port)? })
+    let port = |base: u16, option: &str| {
+        let none = || {
+            format!(
+                "{option} {base}: broker {id} would need port {}, the last is 65535",
+                u32::from(base) + u32::from(nth)
+            )
+        };
+        base.checked_add(nth).with_context(none)
+    };
+    let (kafka, http) = (port(args.port, "--port")?, port(args.http_port, "--http-port")?);
+    Ok(Ports { kafka, http, controller: port(args.controller_port, "--controller-port")? })
 }
 
 /// No port is given twice, by whichever options.
@@ -283,4 +292,18 @@ async fn solve_profiles(admin: &Admin, manifests: &Manifests, data: &DataDir) ->
         }
     }
     Ok(listed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brokers_that_would_go_beyond_the_last_port_are_told_by_which_option() {
+        let args =
+            UpArgs { files: Vec::new(), data: "data".into(), port: 65_534, http_port: 9644, controller_port: 9192 };
+        assert_eq!(ports(&args, 1).unwrap().kafka, 65_535);
+        let error = ports(&args, 2).unwrap_err().to_string();
+        assert_eq!(error, "--port 65534: broker 2 would need port 65536, the last is 65535");
+    }
 }
