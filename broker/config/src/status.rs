@@ -43,6 +43,8 @@ pub struct BrokerStatus {
     pub cores: f64,
     /// The cgroup's limit.
     pub memory_limit_bytes: Option<u64>,
+    /// The most that the process itself has had resident since it started (`VmHWM`); the page cache is not in it.
+    pub peak_memory_bytes: Option<u64>,
     /// Partitions open.
     pub partitions: u64,
     /// Partitions of the whole cluster, as this broker knows it, with a replica that is not in sync.

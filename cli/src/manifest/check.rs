@@ -142,6 +142,9 @@ fn check_cluster(place: &Place, cluster: &Cluster, errors: &mut Vec<ManifestErro
             }
         }
     }
+    if let Some(problem) = cluster.spec.page_cache_problem() {
+        errors.push(field(place, "spec.pageCache.reserve", &problem));
+    }
     let mut names: Vec<&str> = cluster.spec.disks.iter().map(|disk| disk.name.as_str()).collect();
     names.sort_unstable();
     for pair in names.windows(2).filter(|pair| pair[0] == pair[1]) {

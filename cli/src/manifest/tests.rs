@@ -75,6 +75,17 @@ fn numbers_of_brokers_that_make_no_sense_are_refused_by_field() {
 }
 
 #[test]
+fn a_page_cache_that_leaves_a_broker_nothing_is_refused_by_field() {
+    let more = "replicas: 1, pageCache: {reserve: 1Gi}, resources: {limits: {memory: 1Gi}}";
+    let error = read(&CLUSTER.replace("replicas: 1", more)).unwrap_err();
+    assert!(
+        error.contains("spec.pageCache.reserve: pageCache.reserve is 1Gi and resources.limits.memory is"),
+        "{error}"
+    );
+    assert!(read(&CLUSTER.replace("replicas: 1", &more.replace("memory: 1Gi", "memory: 2Gi"))).is_ok());
+}
+
+#[test]
 fn a_topic_of_another_cluster_is_refused() {
     let error = read(&topic("{clusterRef: {name: dem}, partitions: 1}")).unwrap_err();
     assert!(

@@ -5,6 +5,7 @@
 
 mod listeners;
 mod maintenance;
+mod page_cache;
 mod pod;
 mod status;
 
@@ -13,6 +14,7 @@ pub use listeners::{
     ListenerType, NodeAddressType, TrafficPolicy,
 };
 pub use maintenance::{Day, MaintenanceWindow, Moves, OnNodeLost, Rack};
+pub use page_cache::{PageCache, bytes};
 pub use pod::PodTemplate;
 pub use status::{
     BrokerState, BrokerStatus, ClusterStatus, DiskInForce, FlushInForce, KernelInForce, NofileInForce, ThreadsInForce,
@@ -106,6 +108,9 @@ pub struct ClusterSpec {
     /// counts towards the limit. A change restarts the brokers, one after the other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
+    /// Memory that should be left to the page cache, which brokers read and write through. Nothing is compared when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_cache: Option<PageCache>,
     /// What to add to the brokers' pods. A change restarts the brokers, one after the other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodTemplate>,

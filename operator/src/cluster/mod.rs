@@ -9,6 +9,7 @@ mod leftovers;
 mod listeners;
 mod lost;
 mod observe;
+mod page_cache;
 mod plan;
 mod racks;
 mod rebalance;

@@ -10,7 +10,7 @@ use kube::ResourceExt;
 
 use super::build::{self, Defaults, KAFKA_PORT};
 use super::observe::{Observed, PodSeen};
-use super::tuning;
+use super::{page_cache, tuning};
 
 pub(crate) fn status(
     cluster: &Cluster,
@@ -65,6 +65,7 @@ fn broker(cluster: &Cluster, pod: &PodSeen, report: Option<&Result<Status, Strin
         disks: status.map(tuning::disks).unwrap_or_default(),
         cores: status.map(|status| status.cores),
         memory_limit_bytes: status.and_then(|s| s.memory_limit_bytes).and_then(|bytes| i64::try_from(bytes).ok()),
+        peak_memory_bytes: status.and_then(page_cache::peak_bytes),
     }
 }
 

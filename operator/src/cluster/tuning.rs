@@ -11,6 +11,7 @@ use forebay_crds::cluster::{
 use forebay_crds::{ClusterSpec, ConditionReport, ConditionState, ConditionType, Reason};
 
 use super::build::threads;
+use super::page_cache;
 use super::racks::{NoRack, RackSeen};
 
 /// The condition `TuningInForce` over all brokers.
@@ -74,6 +75,7 @@ pub(crate) fn checks(spec: &ClusterSpec, status: &BrokerStatus, rack: &RackSeen)
     found.extend(of_flush);
     found.extend(spec.kernel.iter().flat_map(|kernel| kernel_checks(kernel, status)));
     found.extend(rack_check(spec, rack, status));
+    found.extend(page_cache::check_reserve(spec, status));
     found
 }
 
@@ -99,7 +101,7 @@ fn rack_check(spec: &ClusterSpec, rack: &RackSeen, status: &BrokerStatus) -> Opt
     }
 }
 
-fn check(setting: &dyn Display, wanted: &dyn Display, in_force: &dyn Display, holds: bool) -> TuningCheck {
+pub(crate) fn check(setting: &dyn Display, wanted: &dyn Display, in_force: &dyn Display, holds: bool) -> TuningCheck {
     TuningCheck {
         setting: setting.to_string(),
         wanted: wanted.to_string(),

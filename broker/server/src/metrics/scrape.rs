@@ -128,6 +128,7 @@ fn of_status(broker: &Broker, snapshot: &mut Snapshot) -> prometheus::Result<()>
         ("flush.messages", Some(status.flush.messages)),
         ("flush.ms", Some(status.flush.ms)),
         ("memory.limit.bytes", status.memory_limit_bytes),
+        ("memory.peak.bytes", status.peak_memory_bytes),
         ("vm.swappiness", kernel.vm_swappiness),
         ("vm.dirty_ratio", kernel.vm_dirty_ratio),
         ("vm.dirty_background_ratio", kernel.vm_dirty_background_ratio),

@@ -6,6 +6,7 @@
 pub(crate) mod cgroup;
 pub(crate) mod kernel;
 pub(crate) mod limits;
+mod memory;
 pub(crate) mod mounts;
 
 use std::sync::Arc;
@@ -53,6 +54,7 @@ pub(crate) fn of(broker: &Broker) -> BrokerStatus {
         flush: FlushStatus { messages: defaults.flush_messages, ms: defaults.flush_ms },
         cores: resources.cores,
         memory_limit_bytes: resources.memory_limit_bytes,
+        peak_memory_bytes: memory::peak_bytes(),
         partitions: u64::try_from(broker.partitions.count()).unwrap_or(u64::MAX),
         under_replicated_partitions: under_replicated(&image),
     }

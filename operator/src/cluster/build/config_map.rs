@@ -65,6 +65,9 @@ pub(crate) fn broker_settings(
         add_cluster_settings(&mut settings, settled.voters(cluster), &settled.cluster_id(cluster), address);
     }
     check_replicas(cluster)?;
+    if let Some(problem) = spec.page_cache_problem() {
+        return Err(ConfigProblem(problem));
+    }
     settings.extend(dynamic::left_over(&settled.dynamic, &settings));
     let text = render_properties(&settings);
     // As the broker will read it: each one adds its own id and address.
