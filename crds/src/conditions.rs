@@ -174,6 +174,10 @@ reasons! {
     ConfigPending,
     /// Settings were changed while the brokers run.
     ConfigApplied,
+    /// Parameters were changed; the message has the reason that was given.
+    TuningChanged,
+    /// The effect of changed parameters is known; the message has the figures.
+    TuningMeasured,
     /// A restart leaves topics without a replica for a moment: they have none to spare.
     NoSpareReplica,
     /// An address on a listener is not known yet; the message says whose, and what stands in the way.

@@ -45,6 +45,8 @@ pub struct BrokerStatus {
     pub memory_limit_bytes: Option<u64>,
     /// The most that the process itself has had resident since it started (`VmHWM`); the page cache is not in it.
     pub peak_memory_bytes: Option<u64>,
+    /// What clients have done in the last minutes; absent in the first seconds.
+    pub load: Option<LoadStatus>,
     /// Partitions open.
     pub partitions: u64,
     /// Partitions of the whole cluster, as this broker knows it, with a replica that is not in sync.
@@ -86,6 +88,23 @@ pub struct ThreadStatus {
     pub io: usize,
     /// `num.replica.fetchers` in force.
     pub replica_fetchers: usize,
+}
+
+/// What clients have done of late.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LoadStatus {
+    /// Over how many seconds, at most 120.
+    pub seconds: u64,
+    /// Records taken from producers.
+    pub records_in_per_second: u64,
+    /// Bytes of record batches taken from producers.
+    pub bytes_in_per_second: u64,
+    /// Bytes of record batches sent to consumers.
+    pub bytes_out_per_second: u64,
+    /// Within how many milliseconds 99 of 100 Produce requests were answered, by the buckets of `forebay_request_duration_seconds`; absent
+    /// when there were none.
+    pub produce_p99_ms: Option<f64>,
 }
 
 /// Limits of open files.

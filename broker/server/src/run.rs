@@ -16,7 +16,7 @@ use crate::broker::{Broker, Reached};
 use crate::controller;
 use crate::follow;
 use crate::io::maintenance;
-use crate::metrics::{cluster, http};
+use crate::metrics::{cluster, http, load};
 use crate::net::listener::{self, BoundListener};
 use crate::quorum::{self, Address};
 
@@ -117,6 +117,7 @@ async fn serve(
     let listening = listening.collect::<Result<Vec<_>, _>>()?;
     tasks.spawn(maintenance::run(Arc::clone(broker)));
     tasks.spawn(maintenance::compact(Arc::clone(broker)));
+    tasks.spawn(load::run(Arc::clone(broker)));
     broker.be_relied_on().await?;
     // Who connects before is let in now: an answer from before would leave this broker out, and librdkafka asks again only after minutes.
     for (listener, name) in listening {

@@ -8,6 +8,7 @@ mod maintenance;
 mod page_cache;
 mod pod;
 mod status;
+mod tuning_record;
 
 pub use listeners::{
     Advertised, BrokerNetworkPolicy, Listener, ListenerAddress, ListenerBootstrap, ListenerBroker, ListenerStatus,
@@ -20,6 +21,7 @@ pub use status::{
     BrokerState, BrokerStatus, ClusterStatus, DiskInForce, FlushInForce, KernelInForce, NofileInForce, ThreadsInForce,
     TuningCheck,
 };
+pub use tuning_record::{MeasuredLoad, ParameterChange, TUNING_REASON_ANNOTATION, TuningChange};
 
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;

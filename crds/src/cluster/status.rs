@@ -1,11 +1,13 @@
 //! What the operator has seen of a Cluster. Figures that change all the time (bytes used, lag) are metrics, not status:
 //! a converged cluster writes no status.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ListenerStatus, Threads};
+use super::{ListenerStatus, Threads, TuningChange};
 use crate::values::ReclaimPolicy;
 
 /// What the operator has seen and done.
@@ -47,6 +49,14 @@ pub struct ClusterStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
     pub brokers: Vec<BrokerStatus>,
+    /// Changes of parameters, the newest last, at most 20, with what brokers measured before and after.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub tuning_record: Vec<TuningChange>,
+    /// The parameters that the record last knew, by their path in the spec: what differs from them is a change.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+    pub tuned: BTreeMap<String, String>,
     /// Each of `spec.listeners`, with its addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]

@@ -13,4 +13,5 @@ mod quiet;
 mod racks;
 mod replicated;
 mod topics;
+mod tuning_record;
 mod waits;

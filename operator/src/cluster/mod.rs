@@ -22,6 +22,7 @@ mod settled;
 #[cfg(test)]
 mod tests;
 mod tuning;
+mod tuning_record;
 mod windows;
 
 use std::sync::Arc;

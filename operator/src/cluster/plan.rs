@@ -10,6 +10,7 @@ use std::time::Duration;
 use forebay_broker_config::Settings;
 use forebay_broker_config::status::BrokerStatus;
 use forebay_crds::{Cluster, ClusterStatus, ConditionReport, ConditionState, ConditionType, Reason};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
@@ -21,7 +22,7 @@ use super::listeners::{self, Tell};
 use super::observe::Observed;
 use super::roll::{Replacement, Situation};
 use super::settled::{self, Settled};
-use super::{dynamic, racks, rebalance, rebind, report, roll, room, scale, tuning, windows};
+use super::{dynamic, racks, rebalance, rebind, report, roll, room, scale, tuning, tuning_record, windows};
 use crate::kafka::moves::Move;
 use crate::kube::apply::{self, Child, Need};
 use crate::kube::events::Note;
@@ -191,18 +192,41 @@ pub(crate) fn plan(
     let previous = cluster.status.as_ref().map(|status| &status.conditions);
     let notes = status::changes(previous, &reports);
     let conditions = status::conditions(previous, &reports, cluster.metadata.generation, now);
+    let recorded = tuning_record::step(&tuning_record::Situation {
+        cluster,
+        defaults,
+        reports: &by_id,
+        brokers: observed.pods.len(),
+        accepted: !refused && !paused,
+        was_settled: settled_since(previous).is_some(),
+        settled_since: settled_since(Some(&conditions)),
+        now,
+    });
     let actions = if paused { Vec::new() } else { std::mem::take(&mut steps.actions) };
     let status = ClusterStatus {
         draining: scale::draining(cluster, &settled, observed),
         rebalancing: steps.rebalancing,
         listeners: listeners.status,
+        tuning_record: recorded.record,
+        tuned: recorded.tuned,
         ..report::status(cluster, observed, defaults, conditions)
     };
     // What holds evictions goes by without a change that is watched; so does what brokers tell.
     let is_settled = is_settled && !settled.holds_evictions && !untold;
     // A window may be days away.
     let is_settled = is_settled || progress.is_some_and(|(reason, _)| reason == Reason::MaintenanceWindow);
-    Plan { actions, status, notes, requeue: Requeue::After(if is_settled { resync } else { UNSETTLED }) }
+    let after = if is_settled { resync } else { UNSETTLED };
+    let after = recorded.wake.map_or(after, |wake| wake.clamp(UNSETTLED, after.max(UNSETTLED)));
+    let notes = notes.into_iter().chain(recorded.notes).collect();
+    Plan { actions, status, notes, requeue: Requeue::After(after) }
+}
+
+/// Since when nothing is left to do, if nothing is.
+fn settled_since(conditions: Option<&Vec<Condition>>) -> Option<Timestamp> {
+    let mut progressing =
+        conditions.into_iter().flatten().filter(|one| one.type_ == ConditionType::Progressing.as_str());
+    let settled = progressing.find(|one| one.status == ConditionState::False.as_str())?;
+    Some(settled.last_transition_time.0)
 }
 
 fn had_little_room(cluster: &Cluster) -> bool {

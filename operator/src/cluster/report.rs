@@ -35,6 +35,8 @@ pub(crate) fn status(
         draining: Vec::new(),
         rebalancing: false,
         listeners: Vec::new(),
+        tuning_record: Vec::new(),
+        tuned: BTreeMap::new(),
         brokers: observed.pods.iter().map(|pod| broker(cluster, pod, observed.reports.get(&pod.name))).collect(),
         conditions,
     }

@@ -10,6 +10,7 @@ use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterV
 
 use super::catalog::{self, Metric};
 use super::cluster::ClusterCounters;
+use super::load::{Counted, Load};
 
 /// From a quarter of a millisecond, where an append ends, to ten seconds, beyond every usual long poll.
 const DURATION_BUCKETS_SECONDS: &[f64] =
@@ -23,6 +24,7 @@ pub(crate) struct Metrics {
     pub(crate) connections_total: IntCounter,
     pub(crate) requests: Requests,
     pub(crate) cluster: ClusterCounters,
+    pub(crate) load: Load,
     topics: TopicVecs,
     flush_duration: HistogramVec,
 }
@@ -34,6 +36,7 @@ impl Metrics {
             connections_total: counter(&registry, catalog::CONNECTIONS_TOTAL)?,
             requests: Requests::new(&registry)?,
             cluster: ClusterCounters::new(&registry)?,
+            load: Load::default(),
             topics: TopicVecs {
                 bytes_in: counters(&registry, catalog::TOPIC_BYTES_IN)?,
                 bytes_out: counters(&registry, catalog::TOPIC_BYTES_OUT)?,
@@ -61,6 +64,16 @@ impl Metrics {
         for vec in [bytes_in, bytes_out, messages_in, cold_reads] {
             // It is not there if the topic was never used.
             let _missing = vec.remove_label_values(&[topic]);
+        }
+    }
+
+    /// All topics together, and produce requests by their time.
+    pub(crate) fn counted(&self) -> Counted {
+        Counted {
+            records_in: total(&self.topics.messages_in),
+            bytes_in: total(&self.topics.bytes_in),
+            bytes_out: total(&self.topics.bytes_out),
+            produce: self.requests.cumulative(ApiKey::Produce),
         }
     }
 
@@ -114,9 +127,33 @@ impl Requests {
         histogram.observe(duration.as_secs_f64());
     }
 
+    /// Requests answered within so many seconds, the last bound infinite; empty when there were none.
+    fn cumulative(&self, api_key: ApiKey) -> Vec<(f64, u64)> {
+        let cell = usize::try_from(api_key.as_i16()).ok().and_then(|key| self.by_api.get(key));
+        let Some((_, histogram)) = cell.and_then(OnceLock::get) else { return Vec::new() };
+        let families = histogram.collect();
+        let found = families.iter().flat_map(|family| family.get_metric()).map(|metric| metric.get_histogram());
+        let buckets = found.flat_map(|histogram| {
+            let finite = histogram.get_bucket().iter().map(|bucket| (bucket.upper_bound(), bucket.cumulative_count()));
+            finite.chain([(f64::INFINITY, histogram.get_sample_count())]).collect::<Vec<_>>()
+        });
+        buckets.collect()
+    }
+
     pub(crate) fn error(&self, api_key: ApiKey, error: ErrorCode) {
         self.errors.with_label_values(&[api_key.name(), error.name()]).inc();
     }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "these are whole numbers from 0 on, which the library hands out as floats"
+)]
+fn total(counters: &IntCounterVec) -> u64 {
+    let families = counters.collect();
+    let values = families.iter().flat_map(|family| family.get_metric()).map(|metric| metric.get_counter().get_value());
+    values.map(|value| value as u64).sum()
 }
 
 fn opts(metric: Metric) -> Opts {

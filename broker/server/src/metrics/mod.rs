@@ -5,6 +5,7 @@ pub(crate) mod cluster;
 pub(crate) mod counters;
 mod groups;
 pub(crate) mod http;
+pub(crate) mod load;
 pub(crate) mod process;
 mod quorum;
 pub(crate) mod scrape;

@@ -55,6 +55,7 @@ pub(crate) fn of(broker: &Broker) -> BrokerStatus {
         cores: resources.cores,
         memory_limit_bytes: resources.memory_limit_bytes,
         peak_memory_bytes: memory::peak_bytes(),
+        load: broker.metrics.load.recent(),
         partitions: u64::try_from(broker.partitions.count()).unwrap_or(u64::MAX),
         under_replicated_partitions: under_replicated(&image),
     }
