@@ -35,7 +35,11 @@ pub(crate) fn changes(previous: Option<&Vec<Condition>>, reports: &[ConditionRep
     let told = changed.filter(|report| {
         report.condition_type != ConditionType::Progressing
             && report.state != ConditionState::Unknown
-            && !matches!(report.reason, Reason::Pending | Reason::BrokersStarting | Reason::Rolling)
+            // Each is on its way: what comes of it is told.
+            && !matches!(
+                report.reason,
+                Reason::Pending | Reason::BrokersStarting | Reason::Rolling | Reason::ConfigPending
+            )
     });
     told.map(|report| Note {
         warning: is_warning(report),
