@@ -178,6 +178,12 @@ reasons! {
     TuningChanged,
     /// The effect of changed parameters is known; the message has the figures.
     TuningMeasured,
+    /// A kernel setting of a node was set, as the Cluster wants it.
+    NodeSettingChanged,
+    /// A kernel setting of a node could not be set; the message has the file and the error.
+    NodeSettingRefused,
+    /// Clusters with brokers on one node want different values of a kernel setting: none is set.
+    NodeSettingConflict,
     /// A restart leaves topics without a replica for a moment: they have none to spare.
     NoSpareReplica,
     /// An address on a listener is not known yet; the message says whose, and what stands in the way.

@@ -12,7 +12,7 @@ use kube::core::DeserializeGuard;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::args::Args;
+use crate::args::Program;
 use crate::backoff::Backoff;
 use crate::context::Context;
 use crate::kafka::KafkaClusters;
@@ -153,7 +153,7 @@ pub(crate) fn context_of(api: &Arc<Api>, bootstrap: &str, stores: Stores) -> Arc
     Arc::new(Context {
         events: Events::new(client.clone(), "test".to_owned()),
         client,
-        args: Args::parse_from(["forebay-operator", "--bootstrap", bootstrap]),
+        args: Program::parse_from(["forebay-operator", "--bootstrap", bootstrap]).operator,
         metrics: Metrics::new().unwrap(),
         kafka: KafkaClusters::default(),
         backoff: Backoff::default(),

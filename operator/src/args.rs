@@ -2,11 +2,31 @@
 
 use std::net::SocketAddr;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
+
+use crate::node_settings;
 
 /// Runs Forebay clusters, topics and consumer profiles on Kubernetes.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "forebay-operator", version, about)]
+#[command(name = "forebay-operator", version, about, args_conflicts_with_subcommands = true)]
+pub struct Program {
+    /// What to do instead of running clusters.
+    #[command(subcommand)]
+    pub work: Option<Work>,
+    /// Of the operator itself.
+    #[command(flatten)]
+    pub operator: Args,
+}
+
+/// Work beside the operator's own.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Work {
+    /// Sets kernel settings of this node, as Clusters with brokers on it want them; needs to be privileged.
+    NodeSettings(node_settings::Args),
+}
+
+/// The operator's own arguments.
+#[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Image of the brokers of Clusters that name none.
     #[arg(long, default_value = concat!("forebay-broker:", env!("CARGO_PKG_VERSION")))]

@@ -3,6 +3,7 @@
 //!
 //! - `args`, `run`: the program: arguments, leader election, one controller per kind and namespace, shutdown.
 //! - `context`: what every reconcile may use.
+//! - `node_settings`: another program of the same image, privileged and opt-in: kernel settings of a node.
 //! - `kube`: the only writer to Kubernetes. `kafka`: the only way to brokers.
 //!
 //! What must always hold: converged input makes no write and no change on a broker; the condition `Ready` exists after
@@ -21,6 +22,7 @@ mod kafka;
 mod kube;
 mod lease;
 mod metrics;
+pub mod node_settings;
 mod reconcile;
 #[cfg(test)]
 mod refused_tests;
@@ -29,5 +31,5 @@ mod settings;
 mod stores;
 mod topic;
 
-pub use args::Args;
-pub use run::run;
+pub use args::{Args, Program, Work};
+pub use run::{program, run};

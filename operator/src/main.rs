@@ -12,5 +12,5 @@ async fn main() -> anyhow::Result<()> {
     // A log that cannot be written is no reason to panic: internal errors would be told by `eprintln!`.
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(std::io::stderr);
     log.log_internal_errors(false).init();
-    forebay_operator::run(forebay_operator::Args::parse()).await
+    forebay_operator::program(forebay_operator::Program::parse()).await
 }

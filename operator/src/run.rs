@@ -23,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::Args;
+use crate::args::{Args, Program, Work};
 use crate::backoff::Backoff;
 use crate::context::Context;
 use crate::http::{self, Served};
@@ -33,7 +33,7 @@ use crate::lease::Election;
 use crate::metrics::{Kind, Metrics};
 use crate::reconcile::ReconcileError;
 use crate::stores::{ClusterKey, Guarded, Stores, cluster_key};
-use crate::{check, cluster, consumer_profile, reconcile, topic};
+use crate::{check, cluster, consumer_profile, node_settings, reconcile, topic};
 
 /// Reconciles at a time, for each kind: what is beyond waits its turn.
 const CONCURRENCY: usize = 64;
@@ -41,6 +41,17 @@ const CONCURRENCY: usize = 64;
 const TOPICS_AT_ONCE: usize = 200;
 /// Topics that wait to be woken by the sweep; it waits when they are more.
 const WAKE_QUEUE: usize = 1024;
+
+/// Runs what is asked for, until SIGTERM or SIGINT.
+///
+/// # Errors
+/// What keeps it from starting, and the loss of the operator's lease.
+pub async fn program(program: Program) -> anyhow::Result<()> {
+    match program.work {
+        None => run(program.operator).await,
+        Some(Work::NodeSettings(args)) => node_settings::run(args, stop_on_signal()).await,
+    }
+}
 
 /// Runs until SIGTERM or SIGINT.
 ///
@@ -50,12 +61,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     if let Some(address) = &args.check {
         return check::run(&args, address).await;
     }
-    let shutdown = CancellationToken::new();
-    tokio::spawn(cancel_on_signal(shutdown.clone()).map(|result| {
-        if let Err(error) = result {
-            tracing::error!(%error, "signals can't be watched");
-        }
-    }));
+    let shutdown = stop_on_signal();
     let client = Client::try_default().await.context("find the Kubernetes API")?;
     let metrics = Metrics::new().context("register metrics")?;
     let served = Served { metrics: metrics.clone(), stores: Arc::new(RwLock::new(Stores::default())) };
@@ -65,6 +71,17 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     stop_http.cancel();
     http.await.context("metrics server")??;
     led
+}
+
+/// Is cancelled when the process is asked to end.
+fn stop_on_signal() -> CancellationToken {
+    let shutdown = CancellationToken::new();
+    tokio::spawn(cancel_on_signal(shutdown.clone()).map(|result| {
+        if let Err(error) = result {
+            tracing::error!(%error, "signals can't be watched");
+        }
+    }));
+    shutdown
 }
 
 async fn cancel_on_signal(shutdown: CancellationToken) -> anyhow::Result<()> {

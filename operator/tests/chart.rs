@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -21,6 +21,7 @@ fn understood<K: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, 
 fn as_the_api_has_it(object: &Value) -> Option<Result<Value, serde_json::Error>> {
     let kind = (object["apiVersion"].as_str()?, object["kind"].as_str()?);
     Some(match kind {
+        ("apps/v1", "DaemonSet") => understood::<DaemonSet>(object),
         ("apps/v1", "Deployment") => understood::<Deployment>(object),
         ("v1", "ConfigMap") => understood::<ConfigMap>(object),
         ("v1", "Pod") => understood::<Pod>(object),

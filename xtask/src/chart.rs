@@ -18,6 +18,11 @@ const RENDERS: &[(&str, &str)] = &[
     ("monitoring", "podMonitor.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true"),
     ("two-replicas", "replicas=2,podDisruptionBudget.enabled=true,networkPolicy.enabled=true"),
     ("no-election", "leaderElection.enabled=false"),
+    ("node-settings", "nodeSettings.enabled=true,nodeSettings.allowed={swappiness,rmemMax}"),
+    (
+        "node-settings-namespaced",
+        "nodeSettings.enabled=true,nodeSettings.allowed={maxMapCount},watchNamespaces={orders,billing},rbac.nodes=false",
+    ),
 ];
 
 /// Values that the schema refuses, and a word of why.
@@ -26,6 +31,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("replicas=2,leaderElection.enabled=false", "maximum"),
     ("watchNamespaces={Orders}", "pattern"),
     ("prometheusRule.thresholds.diskFreeRatio=20", "exclusive"),
+    ("nodeSettings.enabled=true", "minItems"),
+    ("nodeSettings.allowed={somaxconn}", "must be one of"),
 ];
 
 /// Options of `cargo xtask chart`.

@@ -29,3 +29,18 @@ app.kubernetes.io/part-of: forebay
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
+
+{{/* Apart from the operator's: its Service and its PodDisruptionBudget must not select these. */}}
+{{- define "forebay.nodeSettings.selector" -}}
+app.kubernetes.io/name: forebay-node-settings
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "forebay.nodeSettings.labels" -}}
+{{ include "forebay.nodeSettings.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/component: node-settings
+app.kubernetes.io/part-of: forebay
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}

@@ -86,8 +86,8 @@ pub struct ClusterSpec {
     /// Limits of the broker process. A change restarts the brokers, one after the other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ulimits: Option<Ulimits>,
-    /// Kernel settings that the nodes should have. They are read back and compared (condition `TuningInForce`), never changed; what
-    /// is left out is not compared.
+    /// Kernel settings that the nodes should have. They are read back and compared (condition `TuningInForce`), and set only where whoever
+    /// installed the operator has allowed it (`nodeSettings` of its chart); what is left out is not compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Kernel>,
     /// Broker configuration by Kafka's names, for example `log.retention.hours: 48`. Values are integers or strings (`"true"`, `"0.5"`); an
