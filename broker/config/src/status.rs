@@ -145,6 +145,10 @@ pub struct LogDirStatus {
     pub hung: bool,
     /// Its disk is too full for clients' records; the broker leaves what is there to others that have room.
     pub full: bool,
+    /// In `cordoned.log.dirs`: nothing new is placed there.
+    pub cordoned: bool,
+    /// The cluster's metadata is there, and stays there.
+    pub has_metadata: bool,
     /// Why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,

@@ -83,6 +83,8 @@ pub struct Threads {
     pub background: usize,
     /// `num.replica.fetchers`.
     pub replica_fetchers: usize,
+    /// `num.replica.alter.log.dirs.threads`; absent: one for each log dir.
+    pub replica_alter_log_dirs: Option<usize>,
 }
 
 /// Thread counts as they will be.
@@ -293,6 +295,7 @@ fn threads(r: &Reader<'_>) -> Threads {
         recovery_per_data_dir: r.required("num.recovery.threads.per.data.dir"),
         background: r.required("background.threads"),
         replica_fetchers: r.required("num.replica.fetchers"),
+        replica_alter_log_dirs: r.number("num.replica.alter.log.dirs.threads"),
     }
 }
 

@@ -13,6 +13,31 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         "A single directory for logs; `log.dirs` is used if both are given.",
     ),
     Definition::broker(
+        "cordoned.log.dirs",
+        Kind::List,
+        Some(""),
+        "Directories of `log.dirs` in which nothing new is placed, `*` for all: to be emptied, or to be left as they are. What is there is \
+         served. A new replica for which there is no other directory is placed in one of them all the same, and the log says so.",
+    )
+    .cluster_wide(),
+    Definition::broker(
+        "num.replica.alter.log.dirs.threads",
+        Kind::Int,
+        None,
+        "Replicas that are copied to another directory of this broker at the same time; absent: as many as there are directories. \
+         Others wait for their turn.",
+    )
+    .at_least(1),
+    Definition::broker(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        Kind::Long,
+        Some(FOREVER),
+        "Bytes a second that this broker copies from one of its directories to another, all such moves together.",
+    )
+    .at_least(0)
+    .bytes()
+    .cluster_wide(),
+    Definition::broker(
         "forebay.log.dir.reserve.bytes",
         Kind::Long,
         Some("268435456"),

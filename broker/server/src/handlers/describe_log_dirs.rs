@@ -12,6 +12,7 @@ use forebay_broker_wire::types::{ErrorCode, Str};
 use super::request::RequestContext;
 use crate::broker::Broker;
 use crate::log_dirs::FailedDir;
+use crate::log_dirs::cordoned::Cordoned;
 use crate::partitions::{Hosted, HostedDir};
 
 /// "Not known", by the protocol.
@@ -40,7 +41,12 @@ fn describe(broker: &Broker, asked: Option<&[DescribableLogDirTopic]>) -> Vec<De
     let asked = asked.map(|topics| {
         topics.iter().flat_map(|topic| topic.partitions.iter().map(|index| (&*topic.topic, *index))).collect()
     });
-    let used = broker.partitions.dirs.iter().map(|dir| describe_dir(dir, &all, asked.as_ref()));
+    let cordoned = Cordoned::of(&broker.config, &broker.metadata.image());
+    let describe = |dir: &Arc<HostedDir>| DescribeLogDirsResult {
+        is_cordoned: cordoned.has(dir.log_dir.path()),
+        ..describe_dir(dir, &all, asked.as_ref())
+    };
+    let used = broker.partitions.dirs.iter().map(describe);
     used.chain(broker.failed_dirs.iter().map(describe_failed)).collect()
 }
 

@@ -5,6 +5,7 @@
 //! cluster or broker, or one that another process holds, is an error of the whole start, since somebody has mixed something up; a directory that
 //! had partitions and is empty now is not begun anew unless it is plainly another disk; and nothing is written before all that is settled.
 
+pub(crate) mod cordoned;
 mod known;
 mod moved;
 #[cfg(test)]

@@ -159,10 +159,15 @@ pub(crate) fn log_config(config: &BrokerConfig, image: &MetadataImage, settings:
 }
 
 /// A broker's setting in force, dynamic changes included.
-pub(crate) fn broker_number<T: TryFrom<i64>>(config: &BrokerConfig, image: &MetadataImage, name: &str) -> Option<T> {
+pub(crate) fn broker_value(config: &BrokerConfig, image: &MetadataImage, name: &str) -> Option<String> {
     let nothing = Settings::new();
     let beneath = Beneath::new(config, image);
-    let (value, _) = effective_value(Scope::Broker, name, beneath.topic(&nothing))?;
+    effective_value(Scope::Broker, name, beneath.topic(&nothing)).map(|(value, _)| value)
+}
+
+/// The same where it is a number.
+pub(crate) fn broker_number<T: TryFrom<i64>>(config: &BrokerConfig, image: &MetadataImage, name: &str) -> Option<T> {
+    let value = broker_value(config, image, name)?;
     value.parse::<i64>().ok().and_then(|number| T::try_from(number).ok())
 }
 

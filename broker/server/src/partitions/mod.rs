@@ -12,6 +12,7 @@ mod hosted;
 mod late;
 mod open;
 mod per_dir;
+mod place;
 mod strays;
 
 use std::collections::HashMap;
@@ -31,6 +32,7 @@ use self::hosted::Place;
 pub(crate) use self::hosted::{Hosted, HostedDir, Queued};
 use self::late::Late;
 use crate::io::append::now_ms;
+use crate::log_dirs::cordoned::Cordoned;
 use crate::metadata::effective::{self, PartitionSettings};
 use crate::metrics::Metrics;
 
@@ -224,8 +226,9 @@ impl PartitionTable {
         }
         let again = self.due_again(&mut following, image, registered);
         changes.open.extend(again.iter().cloned());
-        let places =
-            changes.open.iter().map(|(topic, index)| self.place(topic, *index, &mut following.located)).collect();
+        let cordoned = Cordoned::of(config, image);
+        let located = &mut following.located;
+        let places = changes.open.iter().map(|(topic, index)| self.place(topic, *index, located, &cordoned)).collect();
         let failed = self.open_all(places, &changes.open, &means);
         open::commit(&self.dirs);
         following.opened_late += u64::from(!again.is_empty());
@@ -390,27 +393,6 @@ impl PartitionTable {
             }
         }
         keys
-    }
-
-    fn place(&self, topic: &TopicImage, index: PartitionIndex, located: &mut HashMap<LogName, usize>) -> Place {
-        let name = LogName::new(&topic.name, index.0);
-        let fewest = || {
-            if self.dirs.len() == 1 {
-                return 0; // asking the disk for each of thousands takes its time
-            }
-            let logs_in = |dir: usize| located.values().filter(|located| **located == dir).count();
-            let usable = (0..self.dirs.len()).filter(|dir| !self.dirs[*dir].is_out());
-            usable.min_by_key(|dir| (self.dirs[*dir].log_dir.check_room().is_err(), logs_in(*dir))).unwrap_or_default()
-        };
-        let dir = located.get(&name).copied().unwrap_or_else(fewest);
-        located.insert(name, dir);
-        Place {
-            number: self.next_number.fetch_add(1, Ordering::Relaxed),
-            topic: Arc::clone(&topic.name),
-            topic_id: topic.id,
-            index,
-            dir: Arc::clone(&self.dirs[dir]),
-        }
     }
 
     fn open_one(&self, place: Place, settings: &PartitionSettings, metrics: &Metrics) -> Result<(), Failure> {

@@ -17,6 +17,7 @@ use forebay_broker_wire::types::Uuid;
 
 use crate::broker::Broker;
 use crate::log_dirs::FailedDir;
+use crate::log_dirs::cordoned::Cordoned;
 use crate::metadata::effective;
 use crate::partitions::HostedDir;
 
@@ -80,11 +81,12 @@ fn nofile(broker: &Broker) -> NofileStatus {
 }
 
 fn log_dirs(broker: &Broker) -> Vec<LogDirStatus> {
-    let used = broker.partitions.dirs.iter().map(|dir| log_dir(broker, dir));
+    let cordoned = Cordoned::of(&broker.config, &broker.metadata.image());
+    let used = broker.partitions.dirs.iter().map(|dir| log_dir(broker, dir, &cordoned));
     used.chain(broker.failed_dirs.iter().map(failed_dir)).collect()
 }
 
-fn log_dir(broker: &Broker, dir: &HostedDir) -> LogDirStatus {
+fn log_dir(broker: &Broker, dir: &HostedDir, cordoned: &Cordoned) -> LogDirStatus {
     let log_dir = &dir.log_dir;
     let mount = mounts::mount_of(log_dir.path());
     // Whoever asks a disk that hangs may wait for it.
@@ -101,6 +103,8 @@ fn log_dir(broker: &Broker, dir: &HostedDir) -> LogDirStatus {
         poisoned: log_dir.poisoned().is_some(),
         hung: dir.is_hung(),
         full: dir.is_low(),
+        cordoned: cordoned.has(log_dir.path()),
+        has_metadata: broker.metadata.quorum().log.is_in(log_dir),
         failure: log_dir.poisoned().map(|poisoned| poisoned.reason).or_else(|| dir.is_hung().then(|| dir.words())),
     }
 }

@@ -28,6 +28,7 @@ pub(crate) fn threads(spec: &ClusterSpec) -> Threads {
         recovery_per_data_dir: 1,
         background: 1,
         replica_fetchers: 1,
+        replica_alter_log_dirs: None,
     };
     let computed = cores.map(|cores| none.in_force(cores));
     let count = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
