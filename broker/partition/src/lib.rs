@@ -5,6 +5,9 @@
 mod commits;
 mod errors;
 mod following;
+mod moving;
+#[cfg(test)]
+mod moving_tests;
 mod partition;
 mod reading;
 #[cfg(test)]
@@ -24,6 +27,7 @@ pub use forebay_broker_storage::{
     InvalidBatch, LogConfig, LogDir, LogError, LogName, MaintenanceReport, OpenLogError, Origin, Poisoned, ReadSpec,
     RecoveryReport, SequenceError, TimestampSpec,
 };
+pub use moving::SwitchError;
 pub use partition::{OpenPartition, Partition, PartitionOffsets};
 pub use reading::{FetchSpec, Isolation, ReadError, ReadResult};
 pub use roles::{ReplicaFetch, ReplicaRead};

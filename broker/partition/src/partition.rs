@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use forebay_broker_machines::{
     metadata::PartitionImage,
     replication::{CommitRule, Effects, Event, IsrProposal, Replica, RoleKind, Settings},
@@ -67,12 +68,13 @@ pub struct Partition {
     pub(crate) name: LogName,
     pub(crate) writer: Mutex<PartitionLog>,
     pub(crate) state: Mutex<State>,
-    pub(crate) reader: LogReader,
+    /// Of the log that `writer` has; another one's after a move to another directory.
+    pub(crate) reader: ArcSwap<LogReader>,
     /// Those who wait for what consumers may see, and those who wait for any record.
     waiters: Arc<Waiters>,
     followers: Arc<Waiters>,
     /// Held during a compaction; closing waits for it to stop.
-    compaction: Mutex<()>,
+    pub(crate) compaction: Mutex<()>,
     stopping: AtomicBool,
 }
 
@@ -175,7 +177,7 @@ impl Partition {
         let commits = CommitWaiters::default();
         let partition = Self {
             name,
-            reader: log.reader(),
+            reader: ArcSwap::from_pointee(log.reader()),
             writer: Mutex::new(log),
             state: Mutex::new(State {
                 replica,
@@ -199,8 +201,8 @@ impl Partition {
     }
 
     /// The directory its log lies in, with others.
-    pub fn log_dir(&self) -> &Arc<LogDir> {
-        self.reader.log_dir()
+    pub fn log_dir(&self) -> Arc<LogDir> {
+        Arc::clone(self.reader.load().log_dir())
     }
 
     /// The epoch in which it is led, as far as this broker knows.
@@ -230,7 +232,7 @@ impl Partition {
 
     /// Bytes of its segments.
     pub fn size_bytes(&self) -> u64 {
-        self.reader.size_bytes()
+        self.reader.load().size_bytes()
     }
 
     /// Its offsets now.
@@ -240,7 +242,7 @@ impl Partition {
             let state = self.state.lock();
             (state.replica.high_watermark(), state.last_stable_offset())
         };
-        let log = self.reader.offsets();
+        let log = self.reader.load().offsets();
         PartitionOffsets { log_start: log.start, high_watermark, last_stable, log_end: log.end }
     }
 
@@ -327,7 +329,7 @@ impl Partition {
     }
 
     /// Tells the machine something that has nothing to do with time.
-    fn tell(&self, event: &Event) -> Wakeups {
+    pub(crate) fn tell(&self, event: &Event) -> Wakeups {
         let mut wakeups = Wakeups::default();
         self.state.lock().step(event, 0, &mut wakeups);
         wakeups

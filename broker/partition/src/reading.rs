@@ -119,8 +119,8 @@ impl Partition {
 
     fn find_below(&self, spec: &FetchSpec, upto: Offset) -> Result<(Option<FileSlice>, Offset), ReadError> {
         let read = ReadSpec { offset: spec.offset, max_bytes: spec.max_bytes, min_one_batch: spec.min_one_batch, upto };
-        let slice = self.reader.read(&read)?;
-        Ok((slice, self.reader.offsets().start))
+        let slice = self.reader.load().read(&read)?;
+        Ok((slice, self.reader.load().offsets().start))
     }
 
     /// As [`Self::read`], and a follower answers too, as far as it knows what is safe: consumers read from the replica next to them.
@@ -136,7 +136,7 @@ impl Partition {
             (state.replica.high_watermark(), state.replica.epoch())
         };
         // Behind its leader it must not say that what it lacks does not exist.
-        if spec.offset > self.reader.offsets().end {
+        if spec.offset > self.reader.load().offsets().end {
             return Err(ReadError::OffsetNotAvailable { epoch, high_watermark });
         }
         let (slice, log_start_offset) = self.find_below(spec, high_watermark)?;
@@ -145,7 +145,7 @@ impl Partition {
 
     /// Finds bytes of this broker's own log, whoever leads the partition: for checks, and for what this broker itself keeps in it.
     pub fn read_own(&self, read: &ReadSpec) -> Result<Option<FileSlice>, ReadError> {
-        self.reader.read(read).map_err(ReadError::from)
+        self.reader.load().read(read).map_err(ReadError::from)
     }
 
     /// Finds an offset by time, or the first or last one that the isolation lets see; `None` when no record fits.
@@ -160,7 +160,7 @@ impl Partition {
             self.check_high_watermark_known(spec, high_watermark)?;
         }
         let upto = self.bound(isolation, high_watermark, last_stable_offset);
-        let found = self.reader.offset_for_timestamp(spec, upto)?;
+        let found = self.reader.load().offset_for_timestamp(spec, upto)?;
         // Kafka answers the ends with the current epoch.
         Ok(found.map(|found| FoundOffset { leader_epoch: found.leader_epoch.or(Some(self.leader_epoch())), ..found }))
     }
@@ -184,9 +184,9 @@ impl Partition {
     ) -> Result<Option<(LeaderEpoch, Offset)>, ReadError> {
         self.check_reader(current_leader_epoch)?;
         let current = self.leader_epoch();
-        let log_end = self.reader.offsets().end;
+        let log_end = self.reader.load().offsets().end;
         // The present epoch begins where the log ended when it came, even before it has a record.
-        match (self.reader.latest_epoch(), self.reader.end_offset_for_epoch(epoch)) {
+        match (self.reader.load().latest_epoch(), self.reader.load().end_offset_for_epoch(epoch)) {
             _ if epoch == current => Ok(Some((epoch, log_end))),
             (Some(latest), None) if epoch > latest && epoch < current => Ok(Some((latest, log_end))),
             (None, None) if epoch >= LeaderEpoch(0) && epoch < current => Ok(Some((epoch, log_end))),
@@ -207,7 +207,7 @@ impl Partition {
         match isolation {
             Isolation::ReadUncommitted => high_watermark,
             Isolation::ReadCommitted => last_stable_offset,
-            Isolation::LogEnd => self.reader.offsets().end,
+            Isolation::LogEnd => self.reader.load().offsets().end,
         }
     }
 }

@@ -165,7 +165,7 @@ impl Partition {
     }
 
     fn out_of_range(&self, offset: Offset) -> ReadError {
-        let offsets = self.reader.offsets();
+        let offsets = self.reader.load().offsets();
         ReadError::OutOfRange { offset, log_start: offsets.start, log_end: offsets.end }
     }
 }

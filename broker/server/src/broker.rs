@@ -38,6 +38,7 @@ use crate::lifecycle::Lifecycle;
 use crate::log_dirs::{self, FailedDir};
 use crate::metadata::{MetadataStore, SubmitError, random_id};
 use crate::metrics::Metrics;
+use crate::moves::Moves;
 use crate::net::budget::ByteBudget;
 use crate::net::lines::Lines;
 use crate::net::listener::{Admission, Limits};
@@ -80,6 +81,7 @@ pub struct Broker {
     pub(crate) producer_ids: ProducerIds,
     pub(crate) groups: GroupCoordinator,
     pub(crate) replication: Replication,
+    pub(crate) moves: Moves,
     pub(crate) pass_on: PassOn,
     pub(crate) absent: Absent,
     /// Of all brokers, where this one is the controller.
@@ -151,6 +153,7 @@ impl Broker {
             .context("cannot open the metadata log")?;
         let alarm = PanicAlarm::new(shutdown.clone());
         let threads = config.threads.in_force(cgroup::usable_cores());
+        let has_all = claimed.has_all();
         let dirs = host_dirs(claimed.dirs, threads.network, &metrics, &alarm)?;
         let log_dirs = dirs.len();
         Ok(Self {
@@ -163,19 +166,14 @@ impl Broker {
             metrics,
             lifecycle: Lifecycle::default(),
             metadata,
-            partitions: PartitionTable::new(
-                BrokerId(config.broker_id),
-                dirs,
-                located,
-                claimed.failed.is_empty(),
-                shutdown.clone(),
-            ),
+            partitions: PartitionTable::new(BrokerId(config.broker_id), dirs, located, has_all, shutdown.clone()),
             appender: Appender::start(threads.io, log_dirs, config.network.queued_max_requests, &alarm)
                 .context("cannot start the disk threads")?,
             warmer: Warmer::start(COLD_READ_THREADS, &alarm).context("cannot start the cold-read threads")?,
             producer_ids: ProducerIds::default(),
             groups: GroupCoordinator::new(&config),
             replication: Replication::new(),
+            moves: Moves::new(config.threads.replica_alter_log_dirs.unwrap_or(log_dirs)),
             pass_on: PassOn::default(),
             absent: Absent::default(),
             sessions: Sessions::new(BrokerId(config.broker_id), config.membership.session_timeout),

@@ -18,6 +18,7 @@ mod lifecycle;
 mod log_dirs;
 mod metadata;
 pub mod metrics;
+mod moves;
 mod net;
 mod partitions;
 mod quorum;

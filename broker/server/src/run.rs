@@ -131,6 +131,7 @@ async fn serve(
     // Joins that wait for other members would hold up the connections' last answers.
     broker.groups.stop().await;
     broker.replication.stop().await;
+    broker.moves.stop().await;
     let last_answers = async { while tasks.join_next().await.is_some() {} };
     if tokio::time::timeout(LAST_ANSWERS_WAIT, last_answers).await.is_err() {
         tracing::warn!("stopping although some clients have not taken their last answers");

@@ -42,6 +42,11 @@ impl LeaderEpochs {
         true
     }
 
+    /// The same in another directory, where they are not saved yet.
+    pub(crate) fn at(&self, disk: &Disk, path: PathBuf) -> Self {
+        Self { disk: disk.clone(), path, entries: self.entries.clone() }
+    }
+
     /// Makes the entries durable.
     pub(crate) fn save(&self) -> Result<(), DiskError> {
         checkpoint::write_epochs(&self.disk, &self.path, &self.entries)

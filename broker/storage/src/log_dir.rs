@@ -106,7 +106,7 @@ pub struct LogDir {
     /// Up to where each log is compacted.
     clean_to: Mutex<PartitionOffsets>,
     /// Logs that the checkpoints named at the start but that were not there.
-    missing: Vec<LogName>,
+    missing: Mutex<Vec<LogName>>,
     /// Logs that were refused, or lack records that no crash can have taken.
     inconsistent: Mutex<BTreeSet<LogName>>,
     /// Deleted logs' directories and when to remove them, in milliseconds.
@@ -141,13 +141,15 @@ impl LogDir {
             disk.remove_file(&path.join(CLEAN_SHUTDOWN))?;
             disk.sync_dir(path)?;
         }
-        for entry in entries.iter().filter(|entry| entry.is_dir && names::is_deleted(&entry.name)) {
+        // A copy that is not done says nothing: what it was made of is there.
+        let goes = |name: &str| names::is_deleted(name) || names::is_future(name);
+        for entry in entries.iter().filter(|entry| entry.is_dir && goes(&entry.name)) {
             disk.remove_dir_all(&path.join(&entry.name))?;
         }
         let recovery_points = read_or_begin_anew(&disk, &path.join(RECOVERY_POINTS));
         let clean_to = read_or_begin_anew(&disk, &path.join(CLEANER_OFFSETS));
         let log_starts = checkpoint::read_partition_offsets(&disk, &path.join(LOG_STARTS))?;
-        let mut log_dir = Self {
+        let log_dir = Self {
             path: path.to_owned(),
             identity,
             was_clean,
@@ -156,7 +158,7 @@ impl LogDir {
             writing_recovery_points: Mutex::new(()),
             log_starts: Mutex::new(log_starts),
             clean_to: Mutex::new(clean_to),
-            missing: Vec::new(),
+            missing: Mutex::default(),
             inconsistent: Mutex::new(BTreeSet::new()),
             deleted: Mutex::new(Vec::new()),
             deletions_pending: AtomicBool::new(false),
@@ -173,7 +175,7 @@ impl LogDir {
             disk,
         };
         log_dir.refresh_space()?;
-        log_dir.missing = log_dir.forget_missing()?;
+        *log_dir.missing.lock() = log_dir.forget_missing()?;
         Ok(Arc::new(log_dir))
     }
 
@@ -209,8 +211,13 @@ impl LogDir {
     }
 
     /// Logs that its checkpoints named when it was opened but that were not there: deleted just before a crash, or lost.
-    pub fn missing_logs(&self) -> &[LogName] {
-        &self.missing
+    pub fn missing_logs(&self) -> Vec<LogName> {
+        self.missing.lock().clone()
+    }
+
+    /// Some of them are in another directory: they were moved there just before a crash.
+    pub fn found_elsewhere(&self, is_there: impl Fn(&LogName) -> bool) {
+        self.missing.lock().retain(|log| !is_there(log));
     }
 
     /// Logs that were refused when they were loaded, or lack records that no crash can have taken.
@@ -397,7 +404,8 @@ impl LogDir {
     /// Takes a log that is not open out of service: its directory is renamed at once and removed at `remove_at_ms` (see
     /// [`Self::remove_deleted`]). A crash may undo it until [`Self::commit_deletions`], which serves any number of logs.
     pub fn delete_log(&self, name: &LogName, now_ms: i64, remove_at_ms: i64) -> Result<(), DiskError> {
-        let to = self.path.join(names::deleted_dir(name, now_ms));
+        let mut free = (now_ms..).map(|unique| self.path.join(names::deleted_dir(name, unique)));
+        let to = free.find(|path| !self.disk.exists(path)).unwrap_or_default();
         self.take_away(name, &to)?;
         self.deleted.lock().push((to, remove_at_ms));
         Ok(())

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use forebay_broker_wire::types::Offset;
+use forebay_broker_wire::types::{Offset, Uuid};
 
 /// Suffix of a file that is removed after a delay.
 pub(crate) const DELETED: &str = ".deleted";
 const DELETED_DIR: &str = "-delete";
+const FUTURE_DIR: &str = "-future";
 /// File systems take so many bytes for one name.
 const NAME_BYTES_MAX: usize = 255;
 
@@ -51,7 +52,21 @@ pub(crate) fn is_deleted(name: &str) -> bool {
 
 /// The name under which a deleted log waits for its removal; unique by the time.
 pub(crate) fn deleted_dir(name: &LogName, now_ms: i64) -> String {
-    let suffix = format!(".{:032x}{DELETED_DIR}", u128::from(now_ms.unsigned_abs()));
+    beside(name, u128::from(now_ms.unsigned_abs()), DELETED_DIR)
+}
+
+/// True for the directory of a log that is being copied to here.
+pub(crate) fn is_future(name: &str) -> bool {
+    name.ends_with(FUTURE_DIR)
+}
+
+/// The name under which a log is copied to another directory.
+pub(crate) fn future_dir(name: &LogName, id: Uuid) -> String {
+    beside(name, id.as_u128(), FUTURE_DIR)
+}
+
+fn beside(name: &LogName, id: u128, suffix: &str) -> String {
+    let suffix = format!(".{id:032x}{suffix}");
     let mut prefix = name.to_string();
     prefix.truncate(prefix.floor_char_boundary(NAME_BYTES_MAX - suffix.len()));
     prefix + &suffix
@@ -85,6 +100,14 @@ mod tests {
         let name = deleted_dir(&LogName::new(&"t".repeat(249), 123), 1_700_000_000_000);
         assert!(name.len() <= 255 && is_deleted(&name), "{name}");
         assert_eq!(LogName::parse(&name), None);
+    }
+
+    #[test]
+    fn a_log_on_its_way_is_not_taken_for_one_that_is_there() {
+        let name = future_dir(&LogName::new(&"t".repeat(249), 123), Uuid([0xab; 16]));
+        assert!(name.len() <= 255 && is_future(&name) && !is_deleted(&name), "{name}");
+        assert_eq!(LogName::parse(&name), None);
+        assert_eq!(future_dir(&LogName::new("t", 7), Uuid([1; 16])), "t-7.01010101010101010101010101010101-future");
     }
 
     #[test]

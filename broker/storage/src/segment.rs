@@ -31,6 +31,9 @@ pub(crate) struct TimestampOffset {
     pub(crate) offset: Offset,
 }
 
+/// Where an index is to lie, and what it says, if that can be known.
+pub(crate) type IndexFile = (PathBuf, Option<Vec<u8>>);
+
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) base_offset: Offset,
@@ -169,6 +172,12 @@ impl Segment {
             return Ok(());
         }
         self.times.push(TimeEntry { timestamp_ms, relative_offset: self.relative(offset) })
+    }
+
+    /// Where both indexes lie in another directory, and what they say. Of a closed segment it is exact.
+    pub(crate) fn indexes_in(&self, dir: &Path) -> Result<[IndexFile; 2], DiskError> {
+        let path = |suffix| dir.join(segment_file(self.base_offset, suffix));
+        Ok([(path(INDEX), self.offsets.content()?), (path(TIME_INDEX), self.times.content()?)])
     }
 
     /// Writes the index entries that wait in memory.

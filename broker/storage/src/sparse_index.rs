@@ -161,6 +161,24 @@ impl<E: IndexEntry> SparseIndex<E> {
         }
     }
 
+    /// All entries as they are or will be in the file; nothing when that is another one by now, or has gone.
+    pub(crate) fn content(&self) -> Result<Option<Vec<u8>>, DiskError> {
+        let (on_disk, mut waiting) = {
+            let state = self.state.lock();
+            let mut waiting = Vec::new();
+            state.pending.iter().for_each(|entry| entry.encode(&mut waiting));
+            (state.on_disk * E::BYTES, waiting)
+        };
+        let mut content = self.disk.read(&self.path)?.unwrap_or_default();
+        let on_disk = usize::try_from(on_disk).unwrap_or(usize::MAX);
+        if content.len() < on_disk {
+            return Ok(None);
+        }
+        content.truncate(on_disk);
+        content.append(&mut waiting);
+        Ok(Some(content))
+    }
+
     /// Writes the entries that wait. Only the one writer calls it.
     pub(crate) fn write_pending(&self) -> Result<(), DiskError> {
         let (file, on_disk, count, bytes) = {

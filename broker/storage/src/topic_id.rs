@@ -8,7 +8,7 @@ use forebay_broker_wire::types::Uuid;
 
 use crate::disk::{Disk, DiskError};
 
-const FILE_NAME: &str = "partition.metadata";
+pub(crate) const FILE_NAME: &str = "partition.metadata";
 
 /// Why a log's directory is not accepted.
 #[derive(Debug, thiserror::Error)]

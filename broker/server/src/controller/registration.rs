@@ -21,8 +21,8 @@ impl Broker {
         // With one log dir it is plain what is lost when that is another one.
         let several = self.partitions.dirs.len() + self.failed_dirs.len() > 1;
         let found = several.then(|| by_topic(&self.partitions.logs_found()));
-        let vanished = self.partitions.dirs.iter().flat_map(|dir| dir.log_dir.missing_logs());
-        self.register_as(clean, found, by_topic(vanished)).await
+        let vanished: Vec<_> = self.partitions.dirs.iter().flat_map(|dir| dir.log_dir.missing_logs()).collect();
+        self.register_as(clean, found, by_topic(vanished.iter())).await
     }
 
     /// The process goes on, and its logs are what they were.

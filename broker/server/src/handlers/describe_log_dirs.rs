@@ -13,6 +13,7 @@ use super::request::RequestContext;
 use crate::broker::Broker;
 use crate::log_dirs::FailedDir;
 use crate::log_dirs::cordoned::Cordoned;
+use crate::moves::Move;
 use crate::partitions::{Hosted, HostedDir};
 
 /// "Not known", by the protocol.
@@ -44,7 +45,7 @@ fn describe(broker: &Broker, asked: Option<&[DescribableLogDirTopic]>) -> Vec<De
     let cordoned = Cordoned::of(&broker.config, &broker.metadata.image());
     let describe = |dir: &Arc<HostedDir>| DescribeLogDirsResult {
         is_cordoned: cordoned.has(dir.log_dir.path()),
-        ..describe_dir(dir, &all, asked.as_ref())
+        ..describe_dir(dir, &all, &broker.moves.to(dir), asked.as_ref())
     };
     let used = broker.partitions.dirs.iter().map(describe);
     used.chain(broker.failed_dirs.iter().map(describe_failed)).collect()
@@ -63,10 +64,11 @@ fn describe_failed(dir: &FailedDir) -> DescribeLogDirsResult {
 fn describe_dir(
     dir: &Arc<HostedDir>,
     all: &[Arc<Hosted>],
+    moves: &[Arc<Move>],
     asked: Option<&BTreeSet<(&str, i32)>>,
 ) -> DescribeLogDirsResult {
     let wanted = |hosted: &&Arc<Hosted>| asked.is_none_or(|asked| asked.contains(&(&*hosted.topic, hosted.index.0)));
-    let here = all.iter().filter(|hosted| Arc::ptr_eq(&hosted.dir, dir)).filter(wanted);
+    let here = all.iter().filter(|hosted| Arc::ptr_eq(&hosted.dir(), dir)).filter(wanted);
     let mut topics: BTreeMap<&str, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
     for hosted in here {
         topics.entry(&hosted.topic).or_default().push(DescribeLogDirsPartition {
@@ -74,6 +76,14 @@ fn describe_dir(
             partition_size: bytes(hosted.partition.size_bytes()),
             offset_lag: 0,
             is_future_key: false,
+        });
+    }
+    for one in moves.iter().filter(|one| wanted(&&one.hosted)) {
+        topics.entry(&one.hosted.topic).or_default().push(DescribeLogDirsPartition {
+            partition_index: one.hosted.index.0,
+            partition_size: bytes(one.copied_bytes()),
+            offset_lag: one.lag(),
+            is_future_key: true,
         });
     }
     let space = dir.log_dir.refresh_space().ok();

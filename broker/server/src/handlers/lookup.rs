@@ -34,8 +34,8 @@ impl Topic {
     pub(crate) fn partition(&self, broker: &Broker, index: PartitionIndex) -> Result<Arc<Hosted>, Failure> {
         if let Some(hosted) = broker.partitions.get(self.image.id, index) {
             // What this broker knows may be old already, since it could not take in anything new: clients are to look for another leader.
-            if hosted.dir.is_hung() && hosted.others_go_on() {
-                return Err(Failure::new(ErrorCode::KafkaStorageError, hosted.dir.words()));
+            if hosted.dir().is_hung() && hosted.others_go_on() {
+                return Err(Failure::new(ErrorCode::KafkaStorageError, hosted.dir().words()));
             }
             return Ok(hosted);
         }

@@ -6,6 +6,7 @@
 
 mod alter_configs;
 mod alter_partition_reassignments;
+mod alter_replica_log_dirs;
 mod api_versions;
 mod config_resource;
 mod create_partitions;
@@ -96,6 +97,7 @@ fn route<'a>(broker: &'a Arc<Broker>, context: &'a RequestContext, api_key: ApiK
     match api_key {
         ApiKey::AlterConfigs => serve(broker, context, body, alter_configs::handle),
         ApiKey::AlterPartitionReassignments => serve(broker, context, body, alter_partition_reassignments::handle),
+        ApiKey::AlterReplicaLogDirs => serve(broker, context, body, alter_replica_log_dirs::handle),
         ApiKey::ApiVersions => Box::pin(api_versions::answer(broker, context, body)),
         ApiKey::CreatePartitions => serve(broker, context, body, create_partitions::handle),
         ApiKey::CreateTopics => serve(broker, context, body, create_topics::handle),

@@ -5,7 +5,8 @@
 //! flush covers all of it before any of it is acknowledged; a job always gets an answer, also while stopping. Queues are
 //! bounded: a full one holds back the connections that fill it. What followers write goes by the same threads. An append
 //! that need not wait may be done by who brings it (`append_hot`), but never before one that is queued. Each log directory has
-//! threads of its own, and nobody is kept waiting on one that hangs if the partition can be led elsewhere.
+//! threads of its own, and nobody is kept waiting on one that hangs if the partition can be led elsewhere. A partition whose log moves to
+//! another directory gets a thread there when none of its appends is queued.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -85,7 +86,8 @@ impl PendingAppend {
 
 /// A reply dropped unanswered is that of a thread that has stopped, or it was never handed over.
 fn unanswered(hosted: &Hosted) -> WriteError {
-    if hosted.dir.is_hung() { WriteError::Hung { words: hosted.dir.words() } } else { WriteError::Stopping }
+    let dir = hosted.dir();
+    if dir.is_hung() { WriteError::Hung { words: dir.words() } } else { WriteError::Stopping }
 }
 
 impl Appender {
@@ -111,8 +113,10 @@ impl Appender {
     /// Queues an append; appends handed over one after another to one partition are written in that order.
     pub(crate) async fn begin(&self, hosted: &Arc<Hosted>, request: AppendRequest) -> PendingAppend {
         let (reply, pending) = oneshot::channel();
-        let job = Job::Append(Append { place: hosted.note_queued(), request, reply });
-        if let Some(queue) = self.queues.get(self.thread_of(hosted)) {
+        let place = hosted.note_queued();
+        let thread = self.thread_in(place.dir(), hosted);
+        let job = Job::Append(Append { place, request, reply });
+        if let Some(queue) = self.queues.get(thread) {
             // Whoever drops the job drops the reply with it: the waiter learns from that.
             tokio::select! {
                 biased;
@@ -134,12 +138,13 @@ impl Appender {
         if !hosted.may_append_hot() {
             return Vec::new();
         }
+        let dir = hosted.dir();
         let append = || {
-            let _in_progress = hosted.dir.log_dir.progress().begin(Work::Awaited);
+            let _in_progress = dir.log_dir.progress().begin(Work::Awaited);
             hosted.partition.append_hot(requests, now_ms())
         };
-        let here = || hosted.dir.pace.write_here(append).unwrap_or_default();
-        let results = line.while_writing_to(hosted.dir.number, here);
+        let here = || dir.pace.write_here(append).unwrap_or_default();
+        let results = line.while_writing_to(dir.number, here);
         if results.iter().any(Result::is_ok) {
             hosted.mark_dirty();
         }
@@ -148,7 +153,11 @@ impl Appender {
 
     /// The thread that a partition belongs to: one of its directory's.
     pub(crate) fn thread_of(&self, hosted: &Hosted) -> usize {
-        thread_of(self.queues.len(), self.dirs, hosted.dir.number, hosted.number)
+        self.thread_in(hosted.dir().number, hosted)
+    }
+
+    fn thread_in(&self, dir: usize, hosted: &Hosted) -> usize {
+        thread_of(self.queues.len(), self.dirs, dir, hosted.number)
     }
 
     /// How many threads there are.
@@ -241,7 +250,8 @@ impl Group {
                 request.records = recompress(&request.records, wanted);
             }
         }
-        let _in_progress = hosted.dir.log_dir.progress().begin(Work::Awaited);
+        let dir = hosted.dir();
+        let _in_progress = dir.log_dir.progress().begin(Work::Awaited);
         let results = hosted.partition.append(&requests, now_ms());
         drop(places);
         let flush_required = results.iter().flatten().any(|appended| appended.flush_required);

@@ -63,7 +63,7 @@ fn upkeep(broker: &Broker) {
         if broker.shutdown.is_cancelled() {
             return;
         }
-        if hosted.dir.is_hung() {
+        if hosted.dir().is_hung() {
             continue;
         }
         match hosted.partition.maintain(now_ms()) {

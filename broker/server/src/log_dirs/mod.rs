@@ -5,6 +5,7 @@
 //! cluster or broker, or one that another process holds, is an error of the whole start, since somebody has mixed something up; a directory that
 //! had partitions and is empty now is not begun anew unless it is plainly another disk; and nothing is written before all that is settled.
 
+mod copies;
 pub(crate) mod cordoned;
 mod known;
 mod moved;
@@ -21,6 +22,7 @@ use forebay_broker_machines::metadata::{CLUSTER_METADATA_TOPIC, MetadataImage};
 use forebay_broker_storage::{CheckpointError, Disk, Identity, IdentityError, LogDir, LogName, OpenLogDirError};
 use forebay_broker_wire::types::{BrokerId, PartitionIndex, Uuid};
 
+use self::copies::LeftAlone;
 use self::known::Known;
 use crate::metadata::{HomeError, cluster_id_for, home, random_id};
 use crate::status::mounts::mount_of;
@@ -41,6 +43,7 @@ pub(crate) struct Claimed {
     /// Never empty.
     pub(crate) dirs: Vec<Arc<LogDir>>,
     pub(crate) failed: Vec<FailedDir>,
+    left_alone: LeftAlone,
 }
 
 /// What a path of `log.dirs` says about itself.
@@ -57,7 +60,7 @@ pub(crate) fn claim(config: &BrokerConfig) -> anyhow::Result<Claimed> {
     let cluster_id = cluster_id_for(config.cluster_id.as_deref(), &identities)?;
     let known = remembered(&disk, &found);
     none_left_out(&disk, &found, &known)?;
-    let mut claimed = Claimed { cluster_id, dirs: Vec::new(), failed: Vec::new() };
+    let mut claimed = Claimed { cluster_id, dirs: Vec::new(), failed: Vec::new(), left_alone: LeftAlone::new() };
     let mut usable = Vec::new();
     for dir in found {
         match check(&dir, &known) {
@@ -81,6 +84,7 @@ pub(crate) fn claim(config: &BrokerConfig) -> anyhow::Result<Claimed> {
     }
     known::write(&claimed.dirs, &claimed.known());
     moved::set_aside(&claimed.dirs)?;
+    claimed.left_alone = copies::settle(&claimed.dirs, &claimed.failed)?;
     Ok(claimed)
 }
 
@@ -228,11 +232,19 @@ impl Claimed {
         !located.is_empty() || !self.failed.is_empty()
     }
 
+    /// Whether all logs are where they can be found.
+    pub(crate) fn has_all(&self) -> bool {
+        self.failed.is_empty() && self.left_alone.is_empty()
+    }
+
     /// Which directory has which log. The metadata log is not a partition that clients see.
     pub(crate) fn locate_logs(&self) -> anyhow::Result<HashMap<LogName, usize>> {
         let mut located: HashMap<LogName, usize> = HashMap::new();
         for (number, dir) in self.dirs.iter().enumerate() {
-            for name in dir.logs()?.into_iter().filter(|name| name.topic != CLUSTER_METADATA_TOPIC) {
+            let mut logs = dir.logs()?;
+            logs.retain(|name| name.topic != CLUSTER_METADATA_TOPIC);
+            logs.retain(|name| !self.left_alone.contains(&(dir.path().to_owned(), name.clone())));
+            for name in logs {
                 if let Some(other) = located.get(&name) {
                     let (first, second) = (self.dirs[*other].path().display(), dir.path().display());
                     bail!(
@@ -242,6 +254,8 @@ impl Claimed {
                 located.insert(name, number);
             }
         }
+        // One that was moved just before a crash has not vanished.
+        self.dirs.iter().for_each(|dir| dir.found_elsewhere(|log| located.contains_key(log)));
         Ok(located)
     }
 }
@@ -254,13 +268,11 @@ pub(crate) fn tell_missing(dir: &LogDir, image: &MetadataImage, broker: BrokerId
 }
 
 /// Logs that had vanished from a directory although the metadata has their partitions on this broker.
-pub(crate) fn missing_logs<'a>(
-    dir: &'a LogDir,
-    image: &MetadataImage,
-    broker: BrokerId,
-) -> impl Iterator<Item = &'a LogName> {
-    dir.missing_logs().iter().filter(move |log| {
+pub(crate) fn missing_logs(dir: &LogDir, image: &MetadataImage, broker: BrokerId) -> Vec<LogName> {
+    let mut missing = dir.missing_logs();
+    missing.retain(|log| {
         let partition = image.topic(&log.topic).and_then(|topic| topic.partition(PartitionIndex(log.partition)));
         partition.is_some_and(|partition| partition.replicas.contains(&broker))
-    })
+    });
+    missing
 }

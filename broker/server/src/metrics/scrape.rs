@@ -89,7 +89,7 @@ fn of_log_dirs(broker: &Broker, snapshot: &mut Snapshot) -> prometheus::Result<(
         snapshot.set(catalog::LOG_DIR_HUNG, &[&path], hung)?;
         let full = if dir.is_low() { 1.0 } else { 0.0 };
         snapshot.set(catalog::LOG_DIR_FULL, &[&path], full)?;
-        let missing = u64::try_from(missing_logs(&dir.log_dir, &image, broker.id()).count()).unwrap_or(u64::MAX);
+        let missing = u64::try_from(missing_logs(&dir.log_dir, &image, broker.id()).len()).unwrap_or(u64::MAX);
         snapshot.set(catalog::LOG_DIR_MISSING_LOGS, &[&path], as_float(missing))?;
         let inconsistent = u64::try_from(dir.log_dir.inconsistent_logs().len()).unwrap_or(u64::MAX);
         snapshot.set(catalog::LOG_DIR_INCONSISTENT_LOGS, &[&path], as_float(inconsistent))?;

@@ -1,10 +1,10 @@
 //! An open partition with what the shell keeps beside it: its disk thread, its counters, whether it has to be flushed.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use forebay_broker_machines::metadata::{PartitionImage, is_internal};
 use forebay_broker_partition::{Appended, FlushError, Partition, RoleKind};
 use forebay_broker_storage::{LogDir, Repeats, Room, Work};
@@ -110,11 +110,11 @@ pub(crate) struct Hosted {
     pub(crate) index: PartitionIndex,
     pub(crate) partition: Arc<Partition>,
     pub(crate) topic_metrics: TopicMetrics,
-    pub(crate) dir: Arc<HostedDir>,
+    dir: ArcSwap<HostedDir>,
     in_force: ArcSwap<InForce>,
     dirty: AtomicBool,
-    /// Appends that are with the disk threads.
-    queued: AtomicUsize,
+    /// Appends that are with the disk threads, and the directory whose thread has them: see [`QueuedAt`].
+    queued: AtomicU64,
     /// That it can't follow its leader.
     pub(crate) failures_told: Repeats,
     /// When this broker's last time as its leader ended.
@@ -171,14 +171,24 @@ impl Hosted {
             index,
             partition,
             topic_metrics,
-            dir,
+            dir: ArcSwap::new(dir),
             in_force: ArcSwap::from_pointee(InForce::of(settings)),
             dirty: AtomicBool::new(false),
-            queued: AtomicUsize::new(0),
+            queued: AtomicU64::new(0),
             failures_told: Repeats::default(),
             led_until: Mutex::default(),
             this: Weak::clone(this),
         })
+    }
+
+    /// The directory that its log lies in: another one after a move.
+    pub(crate) fn dir(&self) -> Guard<Arc<HostedDir>> {
+        self.dir.load()
+    }
+
+    /// Its log lies in another directory from now on.
+    pub(crate) fn moved_to(&self, dir: Arc<HostedDir>) {
+        self.dir.store(dir);
     }
 
     /// False when a write goes on for so long: to be done again then.
@@ -190,7 +200,7 @@ impl Hosted {
 
     /// Leads or follows as the metadata says. False when a write goes on for so long: to be done again then.
     pub(super) fn assign(&self, image: &PartitionImage, time_max: Duration) -> bool {
-        if image.leader != Some(self.dir.log_dir.identity().node_id) && self.leads() {
+        if image.leader != Some(self.dir().log_dir.identity().node_id) && self.leads() {
             // Before anybody is told.
             *self.led_until.lock() = Some(Instant::now());
         }
@@ -204,7 +214,7 @@ impl Hosted {
 
     /// Whether it takes no records from clients because its disk is full. Internal topics may use up the reserve.
     pub(crate) fn is_full(&self) -> bool {
-        match *self.dir.room.borrow() {
+        match *self.dir().room.borrow() {
             Room::Ample => false,
             Room::Reserve => !is_internal(&self.topic),
             Room::None => true,
@@ -223,7 +233,8 @@ impl Hosted {
 
     /// Returns when its directory hangs and whoever waits had better go elsewhere: at once if others can go on with it, else at the deadline.
     pub(crate) async fn given_up(&self, deadline: Option<Deadline>) {
-        self.dir.hangs().await;
+        let dir = self.dir.load_full();
+        dir.hangs().await;
         if !self.others_go_on() {
             match deadline {
                 Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -240,14 +251,17 @@ impl Hosted {
     /// Whether an append now would be a write and nothing else, and would overtake no other.
     pub(crate) fn may_append_hot(&self) -> bool {
         let in_force = self.in_force.load();
-        let free = self.queued.load(Ordering::Acquire) == 0 && !self.dir.is_hung();
+        let free = QueuedAt(self.queued.load(Ordering::Acquire)).is_none() && !self.dir().is_hung();
         !in_force.counts_to_flush && in_force.compression.is_none() && free
     }
 
     /// Notes an append that is handed to the disk threads, until the note is dropped.
     pub(crate) fn note_queued(self: &Arc<Self>) -> Queued {
-        self.queued.fetch_add(1, Ordering::AcqRel);
-        Queued(Arc::clone(self))
+        let dir = self.dir().number;
+        let one_more = |queued| Some(QueuedAt(queued).and_one(dir).0);
+        let before = self.queued.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+        let dir = QueuedAt(before.unwrap_or_else(|unchanged| unchanged)).and_one(dir).dir();
+        Queued { hosted: Arc::clone(self), dir }
     }
 
     /// `min.insync.replicas`.
@@ -264,7 +278,7 @@ impl Hosted {
     pub(crate) fn flush(&self) -> Result<(), FlushError> {
         let began = Instant::now();
         self.partition.flush()?;
-        self.dir.flush_duration.observe(began.elapsed().as_secs_f64());
+        self.dir().flush_duration.observe(began.elapsed().as_secs_f64());
         Ok(())
     }
 
@@ -272,14 +286,15 @@ impl Hosted {
     pub(crate) fn mark_dirty(&self) {
         if !self.dirty.swap(true, Ordering::AcqRel) {
             let within = Duration::from_millis(self.in_force.load().flush_ms);
-            self.dir.flusher.schedule(Weak::clone(&self.this), within);
+            self.dir().flusher.schedule(Weak::clone(&self.this), within);
         }
     }
 
     /// The flusher's part: clean first, then flush, so that an append in between is not forgotten. Blocks.
     pub(crate) fn flush_dirty(&self) {
         self.dirty.store(false, Ordering::Release);
-        let _in_progress = self.dir.log_dir.progress().begin(Work::Background);
+        let dir = self.dir();
+        let _in_progress = dir.log_dir.progress().begin(Work::Background);
         if let Err(error) = self.flush() {
             tracing::error!(topic = %self.topic, partition = %self.index, %error, "background flush failed");
         }
@@ -293,16 +308,62 @@ impl Hosted {
 
 /// An append on its way to the disk; dropped when it has been written, or never will be.
 #[derive(Debug)]
-pub(crate) struct Queued(Arc<Hosted>);
+pub(crate) struct Queued {
+    hosted: Arc<Hosted>,
+    dir: usize,
+}
 
 impl Queued {
     pub(crate) fn hosted(&self) -> &Arc<Hosted> {
-        &self.0
+        &self.hosted
+    }
+
+    /// The directory whose thread is to have it.
+    pub(crate) fn dir(&self) -> usize {
+        self.dir
     }
 }
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        self.0.queued.fetch_sub(1, Ordering::AcqRel);
+        self.hosted.queued.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// How many appends are queued, with the directory that the first of them was for. While there are some, others go to the same thread, also
+/// when the log has moved meanwhile: they must not overtake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct QueuedAt(u64);
+
+impl QueuedAt {
+    const COUNT_BITS: u32 = 32;
+
+    fn is_none(self) -> bool {
+        self.0 & ((1 << Self::COUNT_BITS) - 1) == 0
+    }
+
+    fn dir(self) -> usize {
+        usize::try_from(self.0 >> Self::COUNT_BITS).unwrap_or_default()
+    }
+
+    /// One more; `dir` is where its log is now.
+    fn and_one(self, dir: usize) -> Self {
+        let dir = if self.is_none() { u64::try_from(dir).unwrap_or_default() << Self::COUNT_BITS } else { self.0 };
+        Self(dir + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn appends_stay_with_one_thread_until_none_of_them_is_queued() {
+        let one = QueuedAt(0).and_one(3);
+        let two = one.and_one(5);
+        assert_eq!((one.dir(), two.dir(), two.is_none()), (3, 3, false));
+        let none = QueuedAt(two.0 - 2);
+        assert!(none.is_none());
+        assert_eq!(none.and_one(5).dir(), 5);
     }
 }

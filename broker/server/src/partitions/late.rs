@@ -22,8 +22,9 @@ impl Late {
 
     /// Notes a partition unless something is done to it within the time that there is.
     pub(super) fn unless(&mut self, hosted: &Hosted, act: impl FnOnce(Duration) -> bool) {
-        let waited = self.waited.get_mut(hosted.dir.number);
-        let patient = !hosted.dir.is_hung() && waited.as_deref() == Some(&false);
+        let dir = hosted.dir();
+        let waited = self.waited.get_mut(dir.number);
+        let patient = !dir.is_hung() && waited.as_deref() == Some(&false);
         if act(if patient { WAIT_MAX } else { Duration::ZERO }) {
             return;
         }

@@ -174,7 +174,7 @@ impl PartitionTable {
     /// Bytes of the logs in one directory.
     pub(crate) fn used_bytes(&self, dir: &HostedDir) -> u64 {
         let open = self.open.read();
-        let here = open.values().filter(|hosted| std::ptr::eq(&*hosted.dir, dir));
+        let here = open.values().filter(|hosted| std::ptr::eq(&**hosted.dir(), dir));
         here.map(|hosted| hosted.partition.size_bytes()).sum()
     }
 
@@ -306,7 +306,7 @@ impl PartitionTable {
         let failed = Mutex::new(Vec::new());
         per_dir::for_each(
             logs,
-            |(place, _)| &place.dir,
+            |(place, _)| Arc::clone(&place.dir),
             |logs| open::prepare(logs, means.config.threads.recovery_per_data_dir),
             |(place, settings)| {
                 if self.shutdown.is_cancelled() {
@@ -372,7 +372,7 @@ impl PartitionTable {
         // Not from what a change in progress has: it may be waiting for a disk that hangs.
         let mut keys = self.unserved.lock().clone();
         let open = self.open.read();
-        let failed = open.iter().filter(|(_, hosted)| hosted.dir.is_out());
+        let failed = open.iter().filter(|(_, hosted)| hosted.dir().is_out());
         keys.extend(failed.map(|(key, _)| *key));
         keys
     }
@@ -389,7 +389,7 @@ impl PartitionTable {
             };
             let open = self.open.read();
             for (key, hosted) in open.iter().filter(|(key, hosted)| hosted.is_full() && relied_on(key)) {
-                keys[usize::from(!hosted.dir.is_exhausted())].push(*key);
+                keys[usize::from(!hosted.dir().is_exhausted())].push(*key);
             }
         }
         keys
@@ -427,7 +427,7 @@ impl PartitionTable {
 
     /// Where the disk hangs, later.
     fn delete(&self, hosted: Arc<Hosted>, leaving: &mut Vec<Arc<Hosted>>) {
-        if hosted.dir.is_hung() {
+        if hosted.dir().is_hung() {
             leaving.push(hosted);
         } else if let Err(error) = hosted.partition.delete(now_ms()) {
             tracing::error!(topic = %hosted.topic, partition = %hosted.index, %error, "a deleted partition's log is left");
@@ -449,7 +449,7 @@ impl PartitionTable {
         let open: Vec<_> = std::mem::take(&mut *self.open.write()).into_values().collect();
         per_dir::for_each(
             open,
-            |hosted| &hosted.dir,
+            |hosted| Arc::clone(&hosted.dir()),
             |_| threads_per_dir,
             |hosted| {
                 if let Err(error) = hosted.partition.close() {

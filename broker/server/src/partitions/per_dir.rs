@@ -10,7 +10,7 @@ use super::hosted::HostedDir;
 /// Returns when all is done.
 pub(super) fn for_each<T: Send>(
     items: Vec<T>,
-    dir_of: impl Fn(&T) -> &Arc<HostedDir>,
+    dir_of: impl Fn(&T) -> Arc<HostedDir>,
     threads_for: impl Fn(&[T]) -> usize + Sync,
     work: impl Fn(T) + Sync,
 ) {
@@ -20,7 +20,7 @@ pub(super) fn for_each<T: Send>(
     }
     let mut by_dir: Vec<Vec<T>> = Vec::new();
     for item in items {
-        match by_dir.iter_mut().find(|dir| Arc::ptr_eq(dir_of(&dir[0]), dir_of(&item))) {
+        match by_dir.iter_mut().find(|dir| Arc::ptr_eq(&dir_of(&dir[0]), &dir_of(&item))) {
             Some(dir) => dir.push(item),
             None => by_dir.push(vec![item]),
         }

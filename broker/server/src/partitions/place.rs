@@ -9,7 +9,7 @@ use forebay_broker_storage::LogName;
 use forebay_broker_wire::types::PartitionIndex;
 
 use super::PartitionTable;
-use super::hosted::Place;
+use super::hosted::{Hosted, Place};
 use crate::log_dirs::cordoned::Cordoned;
 
 impl PartitionTable {
@@ -36,6 +36,15 @@ impl PartitionTable {
             topic_id: topic.id,
             index,
             dir: Arc::clone(&self.dirs[dir]),
+        }
+    }
+
+    /// Notes where a partition's log lies after a move; of one that is not open any more others have noted it.
+    pub(crate) fn relocate(&self, hosted: &Arc<Hosted>) {
+        let mut following = self.following.lock();
+        let is_open = self.get(hosted.topic_id, hosted.index).is_some_and(|open| Arc::ptr_eq(&open, hosted));
+        if is_open {
+            following.located.insert(LogName::new(&hosted.topic, hosted.index.0), hosted.dir().number);
         }
     }
 

@@ -90,7 +90,7 @@ pub(super) async fn apply(broker: &Broker, tasks: Vec<Task>) -> Vec<Applied> {
 
 /// All of them are on one directory: if that hangs they have failed, and the others' go on.
 async fn apply_on(broker: &Broker, thread: usize, tasks: Vec<Task>) -> Vec<Applied> {
-    let Some(dir) = tasks.first().map(|task| Arc::clone(&task.hosted.dir)) else { return Vec::new() };
+    let Some(dir) = tasks.first().map(|task| Arc::clone(&task.hosted.dir())) else { return Vec::new() };
     let hung = Arc::clone(&dir);
     let keys: Vec<Key> = tasks.iter().map(|task| task.key).collect();
     let work = move || {
@@ -117,11 +117,12 @@ fn apply_hot(task: Task) -> Result<Applied, Task> {
     if !hosted.may_append_hot() {
         return Err(task);
     }
+    let dir = hosted.dir();
     let write = || {
-        let _in_progress = hosted.dir.log_dir.progress().begin(Work::Awaited);
+        let _in_progress = dir.log_dir.progress().begin(Work::Awaited);
         hosted.partition.append_from_leader_hot(answer, now_ms())
     };
-    let Some(Ok(flush_required)) = hosted.dir.pace.write_here(write).flatten() else { return Err(task) };
+    let Some(Ok(flush_required)) = dir.pace.write_here(write).flatten() else { return Err(task) };
     if !answer.records.is_empty() {
         hosted.mark_dirty();
     }

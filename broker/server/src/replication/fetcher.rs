@@ -261,7 +261,7 @@ impl Fetcher {
             let State::Ready(position) = followed.state else { continue };
             // It could take in nothing; and asking is saying that it is there.
             let full = followed.hosted.is_full() && !is_in_sync(&self.broker.metadata.image(), *key, self.broker.id());
-            if followed.hosted.dir.is_out() || full {
+            if followed.hosted.dir().is_out() || full {
                 followed.wait(pause_max);
                 continue;
             }

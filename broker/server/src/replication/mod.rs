@@ -32,7 +32,7 @@ use crate::metadata::effective::broker_number;
 use crate::partitions::{Followed, Hosted, Key};
 
 /// The rate that stands for no limit.
-const NO_LIMIT: u64 = i64::MAX as u64;
+pub(crate) const NO_LIMIT: u64 = i64::MAX as u64;
 
 /// Fetchers and the ISR task of one broker.
 pub(crate) struct Replication {

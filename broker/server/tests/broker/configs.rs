@@ -16,8 +16,8 @@ use crate::create_topics::{create, topic};
 use crate::harness::{Client, TestBroker, batch, fill};
 
 const TOPIC: i8 = 2;
-const BROKER: i8 = 4;
-const SET: i8 = 0;
+pub(crate) const BROKER: i8 = 4;
+pub(crate) const SET: i8 = 0;
 const DELETE: i8 = 1;
 const APPEND: i8 = 2;
 const SUBTRACT: i8 = 3;
@@ -45,9 +45,15 @@ fn value(client: &mut Client, kind: i8, name: &str, key: &str) -> (String, i8) {
     (config.value.unwrap_or_default().to_string(), config.config_source)
 }
 
-type Operation<'a> = (&'a str, i8, Option<&'a str>);
+pub(crate) type Operation<'a> = (&'a str, i8, Option<&'a str>);
 
-fn alter(client: &mut Client, kind: i8, name: &str, operations: &[Operation<'_>], dry: bool) -> (ErrorCode, String) {
+pub(crate) fn alter(
+    client: &mut Client,
+    kind: i8,
+    name: &str,
+    operations: &[Operation<'_>],
+    dry: bool,
+) -> (ErrorCode, String) {
     let config = |(name, operation, value): &Operation<'_>| AlterableConfig {
         name: (*name).into(),
         config_operation: *operation,

@@ -7,13 +7,14 @@ use std::fmt::Debug;
 use forebay_broker_wire::messages::api_versions::ApiVersionsRequest;
 use forebay_broker_wire::messages::fetch::FetchRequest;
 use forebay_broker_wire::messages::{
-    Request, alter_configs as alter, alter_partition_reassignments as reassign, create_partitions as grow,
-    create_topics as create, delete_groups, delete_records as records, delete_topics as delete, describe_cluster,
-    describe_configs as configs, describe_groups, describe_log_dirs as log_dirs, describe_quorum,
-    describe_topic_partitions as describe, elect_leaders as elect, find_coordinator, heartbeat,
-    incremental_alter_configs as incremental, init_producer_id, join_group as join, leave_group, list_config_resources,
-    list_groups, list_offsets, list_partition_reassignments, metadata, offset_commit as commit, offset_delete,
-    offset_fetch, offset_for_leader_epoch as epochs, produce::ProduceRequest, sync_group, unregister_broker,
+    Request, alter_configs as alter, alter_partition_reassignments as reassign, alter_replica_log_dirs as move_dirs,
+    create_partitions as grow, create_topics as create, delete_groups, delete_records as records,
+    delete_topics as delete, describe_cluster, describe_configs as configs, describe_groups,
+    describe_log_dirs as log_dirs, describe_quorum, describe_topic_partitions as describe, elect_leaders as elect,
+    find_coordinator, heartbeat, incremental_alter_configs as incremental, init_producer_id, join_group as join,
+    leave_group, list_config_resources, list_groups, list_offsets, list_partition_reassignments, metadata,
+    offset_commit as commit, offset_delete, offset_fetch, offset_for_leader_epoch as epochs, produce::ProduceRequest,
+    sync_group, unregister_broker,
 };
 use forebay_broker_wire::types::{ApiKey, Str, Uuid};
 
@@ -191,6 +192,12 @@ fn every_offered_version_of_the_admin_apis_is_answered() {
         let resource =
             incremental::AlterConfigsResource { resource_type: 2, resource_name: TOPIC.into(), configs: vec![config] };
         incremental::IncrementalAlterConfigsRequest { resources: vec![resource], validate_only: false }
+    });
+    offered.check(|_, _| move_dirs::AlterReplicaLogDirsRequest {
+        dirs: vec![move_dirs::AlterReplicaLogDir {
+            path: "/nowhere".into(),
+            topics: vec![move_dirs::AlterReplicaLogDirTopic { name: TOPIC.into(), partitions: vec![0] }],
+        }],
     });
     offered.check(|_, _| log_dirs::DescribeLogDirsRequest { topics: None });
     offered.check(|_, _| list_partition_reassignments::ListPartitionReassignmentsRequest {

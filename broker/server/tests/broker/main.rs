@@ -27,6 +27,7 @@ mod limits;
 mod long_poll;
 mod membership;
 mod metadata;
+mod moving;
 mod offsets;
 mod operations;
 mod pipelining;

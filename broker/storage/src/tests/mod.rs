@@ -7,6 +7,7 @@ mod faults;
 mod guarding;
 mod inconsistent;
 mod model;
+mod moving;
 mod racing;
 mod readers;
 mod recovering;

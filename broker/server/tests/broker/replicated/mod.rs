@@ -7,6 +7,7 @@ mod frozen_disk;
 mod full_disk;
 mod listeners;
 mod lost_disk;
+mod moving;
 mod pass_on;
 mod reassignment;
 mod stop;
