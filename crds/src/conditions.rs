@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 pub enum ConditionType {
     /// The object does what its spec says. All kinds.
     Ready,
-    /// Work is under way: a pod starts, a roll or a disk's growth goes on. Cluster.
+    /// Work is under way: a pod starts, a roll, a disk's growth or its removal goes on. Cluster.
     Progressing,
     /// What the running brokers report (threads, nofile, mount options, kernel, flush policy) is what the spec wants. Cluster.
     TuningInForce,
@@ -166,6 +166,10 @@ reasons! {
     FileSystemGrows,
     /// Brokers are to go: their partitions move to the others.
     ScalingDown,
+    /// A disk is being removed: what is on it moves to the other disks of its broker.
+    RemovingDisk,
+    /// A broker was restarted because a disk of it was removed, or the claims of a removed disk were let go.
+    DiskRemoved,
     /// Partitions move to brokers that have fewer than their share.
     Rebalancing,
     /// Brokers are to be restarted, and wait for a maintenance window.

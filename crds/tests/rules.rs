@@ -80,19 +80,13 @@ fn a_topic_grows_and_may_spell_out_its_name() {
 }
 
 #[test]
-fn a_disk_does_not_shrink_move_or_go() {
+fn a_disk_does_not_shrink_or_move() {
     refused_later::<Cluster>(CLUSTER, "/spec/disks/0/size", json!("9Gi"), "can't shrink");
     refused_later::<Cluster>(CLUSTER, "/spec/disks/1/size", json!("1000G"), "can't shrink");
     refused_later::<Cluster>(CLUSTER, "/spec/disks/0/storageClassName", json!("slow"), "stays in its class");
     refused_later::<Cluster>(CLUSTER, "/spec/disks/0/storageClassName", Value::Null, "stays in its class");
     refused_later::<Cluster>(CLUSTER, "/spec/disks/1/storageClassName", json!("fast"), "stays in its class");
     refused_later::<Cluster>(CLUSTER, "/spec/disks/0/mountPath", json!("/data"), "by path");
-    refused_later::<Cluster>(
-        CLUSTER,
-        "/spec/disks",
-        json!([{"name": "data", "size": "10Gi", "storageClassName": "fast"}]),
-        "can't be removed",
-    );
     refused::<Cluster>(CLUSTER, "/spec/disks/0/size", json!("0"), "positive");
     refused::<Cluster>(CLUSTER, "/spec/disks/0/name", json!("tmp"), "taken");
 }
@@ -110,6 +104,16 @@ fn a_disk_is_mounted_in_a_folder_of_its_own() {
     refused::<Cluster>(CLUSTER, "/spec/disks", two("/var/lib/forebay/more"), "a folder of its own");
     for path in ["/data/a..b", "/data/.hidden", "/etcetera", "/mnt/disk-1"] {
         assert_eq!(verdicts::<Cluster>(CLUSTER, "/spec/disks", two(path)).0, "", "{path}");
+    }
+}
+
+#[test]
+fn a_disk_may_go_while_another_comes() {
+    let data = json!({"name": "data", "size": "10Gi", "storageClassName": "fast"});
+    allowed::<Cluster>(CLUSTER, "/spec/disks", json!([data]));
+    allowed::<Cluster>(CLUSTER, "/spec/disks", json!([data, {"name": "new", "size": "1Ti"}]));
+    for name in ["cordoned.log.dirs", "replica.alter.log.dirs.io.max.bytes.per.second"] {
+        refused::<Cluster>(CLUSTER, "/spec/config", json!({name: "1"}), name);
     }
 }
 

@@ -17,6 +17,8 @@ mod check;
 mod cluster;
 mod consumer_profile;
 mod context;
+#[cfg(test)]
+mod disk_removal_tests;
 mod http;
 mod kafka;
 mod kube;

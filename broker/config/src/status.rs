@@ -147,6 +147,9 @@ pub struct LogDirStatus {
     pub full: bool,
     /// In `cordoned.log.dirs`: nothing new is placed there.
     pub cordoned: bool,
+    /// Logs that lie in it, those that could not be opened among them; only counted where it is cordoned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logs: Option<u64>,
     /// The cluster's metadata is there, and stays there.
     pub has_metadata: bool,
     /// Why.

@@ -50,11 +50,12 @@ pub enum OnNodeLost {
     Replace,
 }
 
-/// How partitions are moved between brokers.
+/// How partitions are moved between brokers, and between the disks of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Moves {
-    /// Bytes a second that each broker sends, and takes, for moves; 52428800 (50 MiB) when left out.
+    /// Bytes a second that each broker sends, and takes, for moves, and copies between its disks when one is removed; 52428800 (50 MiB) when
+    /// left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub bytes_per_second: Option<i64>,

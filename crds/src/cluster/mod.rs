@@ -35,7 +35,7 @@ use crate::values::{ConfigMap, ReclaimPolicy};
 const OWNED_CONFIG: &str = "!['node.id', 'broker.id', 'listeners', 'advertised.listeners', 'log.dirs', 'log.dir', \
     'num.network.threads', 'num.io.threads', 'num.replica.fetchers', 'forebay.http.listener', 'forebay.ulimit.nofile', \
     'forebay.cluster.id', 'controller.quorum.voters', 'controller.listener.names', 'inter.broker.listener.name', \
-    'forebay.listeners.without.address'].exists(name, name in self)";
+    'forebay.listeners.without.address', 'cordoned.log.dirs', 'replica.alter.log.dirs.io.max.bytes.per.second'].exists(name, name in self)";
 
 /// Brokers and what they run on.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,9 +74,10 @@ pub struct ClusterSpec {
     /// When the image is pulled: `Always`, `IfNotPresent` or `Never`; Kubernetes decides by the tag when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<ImagePullPolicy>,
-    /// The disks of each broker. Partitions are spread over them. A disk can be added and can grow; it can't shrink, change its class or be removed.
+    /// The disks of each broker. Partitions are spread over them. A disk can be added and can grow; it can't shrink or change its class. One that
+    /// is taken out of the list stays mounted until what is on it has moved to the other disks of its broker (`status.removingDisks`). The
+    /// disk that has a broker's metadata, the first one of the first start, can't be removed.
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
-    #[x_kube(validation = Rule::new("oldSelf.all(old, self.exists(disk, disk.name == old.name))").message("a disk can't be removed: brokers move no partitions between their disks, and those on it would be lost; make a second Cluster without it and copy the topics there"))]
     #[x_kube(validation = Rule::new("self.all(disk, self.exists_one(other, (has(other.mountPath) ? other.mountPath : '/var/lib/forebay/' + other.name) == (has(disk.mountPath) ? disk.mountPath : '/var/lib/forebay/' + disk.name)))").message("two disks have the same mountPath: each needs a folder of its own"))]
     pub disks: Vec<Disk>,
     /// Thread counts; computed from the CPU limit when left out, without one from the cores that each broker finds.
@@ -95,7 +96,7 @@ pub struct ClusterSpec {
     /// restarts them, one after the other.
     #[serde(default, skip_serializing_if = "ConfigMap::is_empty")]
     #[schemars(extend("maxProperties" = 200))]
-    #[x_kube(validation = Rule::new(OWNED_CONFIG).message("config holds a name that the operator sets: node.id, broker.id, listeners, advertised.listeners, forebay.listeners.without.address (use spec.listeners), log.dirs (use spec.disks), num.network.threads, num.io.threads, num.replica.fetchers (use spec.threads), forebay.http.listener, forebay.ulimit.nofile (use spec.ulimits), forebay.cluster.id, controller.quorum.voters, controller.listener.names, inter.broker.listener.name"))]
+    #[x_kube(validation = Rule::new(OWNED_CONFIG).message("config holds a name that the operator sets: node.id, broker.id, listeners, advertised.listeners, forebay.listeners.without.address (use spec.listeners), log.dirs (use spec.disks), num.network.threads, num.io.threads, num.replica.fetchers (use spec.threads), forebay.http.listener, forebay.ulimit.nofile (use spec.ulimits), forebay.cluster.id, controller.quorum.voters, controller.listener.names, inter.broker.listener.name, cordoned.log.dirs, replica.alter.log.dirs.io.max.bytes.per.second (use spec.moves)"))]
     pub config: ConfigMap,
     /// Listeners beside the one on port 9092, which is always there for clients inside: for clients outside the Kubernetes cluster, or
     /// inside on a port of their own. Adding or removing one restarts the brokers, one after the other.
@@ -137,7 +138,7 @@ pub struct ClusterSpec {
     /// time, when all others are ready and every partition of it has the in-sync replicas that it needs on them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_node_lost: Option<OnNodeLost>,
-    /// How partitions are moved when brokers are taken away or added.
+    /// How partitions are moved when brokers are taken away or added, or disks removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moves: Option<Moves>,
     /// True: the operator reports but changes nothing; brokers run on as they are. False when left out.
@@ -187,7 +188,7 @@ impl ImagePullPolicy {
 /// One disk of each broker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)").message("storageClassName can't be changed: a claim stays in its class; add a second disk of the new class"))]
+#[x_kube(validation = Rule::new("has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)").message("storageClassName can't be changed: a claim stays in its class; add a second disk of the new class, then remove this one"))]
 #[x_kube(validation = Rule::new("has(self.mountPath) == has(oldSelf.mountPath) && (!has(self.mountPath) || self.mountPath == oldSelf.mountPath)").message("mountPath can't be changed: the broker knows its log directories by path"))]
 pub struct Disk {
     /// Name of the disk and of its claim template: claims are `<name>-<cluster>-broker-<n>`. Can't be changed.
@@ -197,7 +198,7 @@ pub struct Disk {
     /// Size as a quantity of bytes, for example `100Gi`. It can grow where the storage class has `allowVolumeExpansion`, while brokers run,
     /// and never shrinks.
     #[schemars(schema_with = "size_schema")]
-    #[x_kube(validation = Rule::new("!isQuantity(self) || !isQuantity(oldSelf) || quantity(self).compareTo(quantity(oldSelf)) >= 0").message("a disk can't shrink: no storage class does that; add a smaller disk or create a second Cluster"))]
+    #[x_kube(validation = Rule::new("!isQuantity(self) || !isQuantity(oldSelf) || quantity(self).compareTo(quantity(oldSelf)) >= 0").message("a disk can't shrink: no storage class does that; add a smaller disk, then remove this one"))]
     #[x_kube(validation = Rule::new("isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))").message("size is a positive quantity, for example 100Gi"))]
     pub size: Quantity,
     /// The claim's storage class; the default class when left out. Can't be changed.

@@ -42,6 +42,10 @@ pub struct ClusterStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "set"))]
     pub draining: Vec<i32>,
+    /// Disks that the spec names no more, from when that was seen until no broker has them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
+    pub removing_disks: Vec<String>,
     /// True while partitions move to brokers that have fewer than their share.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub rebalancing: bool,
@@ -236,4 +240,7 @@ pub struct DiskInForce {
     /// True after a failed write or flush: the directory takes no more writes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub poisoned: bool,
+    /// True where the broker's metadata is: the disk can't be removed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_metadata: bool,
 }

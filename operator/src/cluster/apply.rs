@@ -13,12 +13,13 @@ use thiserror::Error;
 
 use super::build::NO_RACK_ANNOTATION;
 use super::build::listeners::LISTENER_LABEL;
+use super::disk_drain::removal::{DISK_ANNOTATION, REMOVED};
 use super::dynamic;
 use super::listeners::ADVERTISED_LISTENERS;
 use super::plan::Action;
 use super::scale::{BROKER_ANNOTATION, UNREGISTERED};
 use crate::context::Context;
-use crate::kafka::{brokers, moves};
+use crate::kafka::{brokers, log_dirs, moves};
 use crate::kube::apply;
 use crate::kube::events::Note;
 use crate::kube::status;
@@ -99,31 +100,49 @@ async fn perform(context: &Context, cluster: &Cluster, action: &Action) -> Resul
             apply::annotate_claim(client, &namespace, name, BROKER_ANNOTATION, *mark).await?;
             Ok(Note::normal(Reason::ScalingDown, action.to_string()))
         }
+        Action::MarkDisk { claim, mark } => {
+            apply::annotate_claim(client, &namespace, claim, DISK_ANNOTATION, *mark).await?;
+            Ok(Note::normal(Reason::RemovingDisk, action.to_string()))
+        }
+        Action::DisposeClaims { claims, delete } => {
+            dispose(client, &namespace, claims, (DISK_ANNOTATION, REMOVED), *delete).await?;
+            Ok(Note::normal(Reason::DiskRemoved, action.to_string()))
+        }
         Action::Unregister { id, claims, delete } => {
-            let kafka = context.kafka_of(cluster);
-            kafka
-                .admin
-                .unregister_broker(BrokerId(*id))
-                .await
-                .map_err(|error| StepError::Brokers(error.to_string()))?;
-            for (name, uid) in claims {
-                match delete {
-                    true => apply::delete_claim(client, &namespace, name, uid).await?,
-                    false => {
-                        apply::annotate_claim(client, &namespace, name, BROKER_ANNOTATION, Some(UNREGISTERED)).await?;
-                    }
-                }
-            }
+            let unregistered = context.kafka_of(cluster).admin.unregister_broker(BrokerId(*id)).await;
+            unregistered.map_err(|error| StepError::Brokers(error.to_string()))?;
+            dispose(client, &namespace, claims, (BROKER_ANNOTATION, UNREGISTERED), *delete).await?;
             Ok(Note::normal(Reason::ScalingDown, action.to_string()))
         }
         Action::Remove(one) => {
             apply::delete(client, &namespace, &one.resource, &one.name, &one.uid, false).await?;
             Ok(Note::normal(Reason::Removed, format!("{}/{}", one.resource.kind, one.name)))
         }
-        Action::SetOnBrokers(_) | Action::Tell(_) | Action::Move { .. } | Action::Unthrottle { .. } => {
+        Action::SetOnBrokers(_)
+        | Action::Tell(_)
+        | Action::Move { .. }
+        | Action::MoveDirs { .. }
+        | Action::Unthrottle { .. } => {
             ask_brokers(&context.kafka_of(cluster).admin, action).await.map_err(StepError::Brokers)
         }
     }
+}
+
+/// Deletes claims that nobody has a use for, or marks them.
+async fn dispose(
+    client: &Client,
+    namespace: &str,
+    claims: &[(String, String)],
+    (annotation, mark): (&str, &str),
+    delete: bool,
+) -> Result<(), kube::Error> {
+    for (name, uid) in claims {
+        match delete {
+            true => apply::delete_claim(client, namespace, name, uid).await?,
+            false => apply::annotate_claim(client, namespace, name, annotation, Some(mark)).await?,
+        }
+    }
+    Ok(())
 }
 
 /// Tells a pod its rack, or that it has none.
@@ -142,6 +161,10 @@ async fn ask_brokers(admin: &Admin, action: &Action) -> Result<Note, String> {
         Action::Move { moves, bytes_per_second, text, reason } => {
             moves::start(admin, moves, *bytes_per_second).await?;
             Ok(Note::normal(*reason, text.clone()))
+        }
+        Action::MoveDirs { moves, text } => {
+            log_dirs::start(admin, moves).await?;
+            Ok(Note::normal(Reason::RemovingDisk, text.clone()))
         }
         Action::Unthrottle { topics, reason } => {
             moves::unthrottle(admin, topics).await?;
@@ -180,10 +203,14 @@ fn failure(action: &Action, error: &StepError) -> Failure {
         | Action::LabelPod { .. }
         | Action::TellNoRack { .. }
         | Action::MarkClaim { .. }
+        | Action::MarkDisk { .. }
+        | Action::DisposeClaims { .. }
         | Action::ReplaceDisk { .. } => (ConditionType::Ready, Reason::KubernetesError),
-        Action::SetOnBrokers(_) | Action::Move { .. } | Action::Unthrottle { .. } | Action::Unregister { .. } => {
-            (ConditionType::Ready, Reason::KafkaError)
-        }
+        Action::SetOnBrokers(_)
+        | Action::Move { .. }
+        | Action::MoveDirs { .. }
+        | Action::Unthrottle { .. }
+        | Action::Unregister { .. } => (ConditionType::Ready, Reason::KafkaError),
     };
     Failure { condition, reason, message: format!("{action}: {said}") }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use forebay_broker_config::Settings;
 use forebay_broker_config::status::BrokerStatus;
 use forebay_crds::Cluster;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, PodCondition, PodStatus, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, PodCondition, PodSpec, PodStatus, Service};
 use k8s_openapi::api::{apps::v1::StatefulSet, policy::v1::PodDisruptionBudget};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ApiResource, ListParams};
@@ -16,6 +16,7 @@ use kube::{Client, ResourceExt};
 use serde_json::Value;
 
 use super::build::{self, RESTART_ANNOTATION, config_map, labels};
+use super::disk_drain::removal::DISK_ANNOTATION;
 use super::listeners::{self, Nodes};
 use super::lost::{self, Lost};
 use super::racks::{self, RackSeen};
@@ -23,10 +24,11 @@ use super::rebind::{self, LostSeen};
 use super::roll::{self, Marks};
 use super::scale::{self, BROKER_ANNOTATION};
 use super::settled::Settled;
-use super::{disks, dynamic, rebalance, windows};
+use super::{disk_drain, disks, dynamic, rebalance, windows};
 use crate::context::Context;
 use crate::kafka::KafkaCluster;
 use crate::kafka::brokers::{self, BrokersSeen};
+use crate::kafka::log_dirs::{self, DirsSeen};
 use crate::kafka::moves::{self, MovesSeen};
 use crate::kafka::status;
 use crate::kube::apply;
@@ -47,6 +49,8 @@ pub(crate) struct Observed {
     pub(crate) brokers: Option<Result<BrokersSeen, String>>,
     /// What a scale-down or a rebalance goes by; asked only during one.
     pub(crate) moves: Option<Result<MovesSeen, String>>,
+    /// What is on the brokers' disks; asked of those that have one that is being removed.
+    pub(crate) dirs: DirsSeen,
     /// What is set on all brokers while they run; asked only where the file has such settings and a broker is ready.
     pub(crate) set_on_brokers: Option<Result<Settings, String>>,
     /// How long the number of replicas that are behind has been the same.
@@ -62,6 +66,8 @@ pub(crate) struct ClaimSeen {
     pub(crate) volume: Option<String>,
     /// What has become of its broker (`scale::BROKER_ANNOTATION`).
     pub(crate) broker: Option<String>,
+    /// What has become of its disk (`disk_drain::removal::DISK_ANNOTATION`).
+    pub(crate) disk: Option<String>,
     pub(crate) requested: String,
     pub(crate) capacity: Option<String>,
     /// Since when its volume has grown and its file system waits to be mounted anew.
@@ -91,6 +97,8 @@ pub(crate) struct PodSeen {
     pub(crate) host_ip: Option<IpAddr>,
     pub(crate) ready: bool,
     pub(crate) deleting: bool,
+    /// The disks that it was made with, by name.
+    pub(crate) disks: Vec<String>,
     /// What it was made from.
     pub(crate) marks: Marks,
     pub(crate) rack: RackSeen,
@@ -120,6 +128,7 @@ pub(crate) async fn observe(context: &Context, cluster: &Cluster, now: Timestamp
     let rolls =
         template.is_some_and(|template| roll::asks_brokers(&observed.pods, cluster.spec.replicas, &template, closed));
     let settled = Settled::of(cluster, &observed);
+    observed.dirs = log_dirs::look(&kafka.admin, &disk_drain::step::asks_brokers(&settled, &observed)).await;
     let scales = any_ready && scale::asks_brokers(cluster, &settled, &observed);
     let moves = scales || (any_ready && rebalance::asks_brokers(cluster, &settled, &observed));
     let replaces = any_ready && rebind::asks_brokers(cluster, &observed);
@@ -195,6 +204,7 @@ fn claim_seen(claim: &PersistentVolumeClaim) -> ClaimSeen {
         uid: claim.uid().unwrap_or_default(),
         volume: claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()),
         broker: claim.annotations().get(BROKER_ANNOTATION).cloned(),
+        disk: claim.annotations().get(DISK_ANNOTATION).cloned(),
         requested: requests.and_then(|r| r.get("storage")).map(|size| size.0.clone()).unwrap_or_default(),
         capacity: capacity.and_then(|capacity| capacity.get("storage")).map(|size| size.0.clone()),
         unmounted_growth: claim.status.as_ref().and_then(|status| {
@@ -203,6 +213,12 @@ fn claim_seen(claim: &PersistentVolumeClaim) -> ClaimSeen {
             waits.last_transition_time.as_ref().map(|time| time.0)
         }),
     }
+}
+
+/// The claims of a StatefulSet's pod are volumes by the names of their templates.
+fn disks_of(spec: &PodSpec) -> Vec<String> {
+    let with_claim = spec.volumes.iter().flatten().filter(|volume| volume.persistent_volume_claim.is_some());
+    with_claim.map(|volume| volume.name.clone()).collect()
 }
 
 fn pod_seen(pod: &Pod) -> Option<PodSeen> {
@@ -219,6 +235,7 @@ fn pod_seen(pod: &Pod) -> Option<PodSeen> {
         host_ip: status.host_ip.as_ref().and_then(|ip| ip.parse().ok()),
         ready: conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"),
         deleting: pod.metadata.deletion_timestamp.is_some(),
+        disks: pod.spec.as_ref().map(disks_of).unwrap_or_default(),
         marks: roll::marks(pod.annotations(), pod.spec.as_ref()),
         restart_requested: pod.annotations().contains_key(RESTART_ANNOTATION),
         created: pod.creation_timestamp().map(|time| time.0),

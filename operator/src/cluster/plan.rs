@@ -22,7 +22,8 @@ use super::listeners::{self, Tell};
 use super::observe::Observed;
 use super::roll::{Replacement, Situation};
 use super::settled::{self, Settled};
-use super::{dynamic, racks, rebalance, rebind, report, roll, room, scale, tuning, tuning_record, windows};
+use super::{disk_drain, dynamic, racks, rebalance, rebind, report, roll, room, scale, tuning, tuning_record, windows};
+use crate::kafka::log_dirs::DirMove;
 use crate::kafka::moves::Move;
 use crate::kube::apply::{self, Child, Need};
 use crate::kube::events::Note;
@@ -84,6 +85,21 @@ pub(crate) enum Action {
         name: String,
         mark: Option<&'static str>,
     },
+    /// Notes on a claim what has become of its disk.
+    MarkDisk {
+        claim: String,
+        mark: Option<&'static str>,
+    },
+    /// Moves replicas to other disks of their brokers.
+    MoveDirs {
+        moves: Vec<DirMove>,
+        text: String,
+    },
+    /// Deletes claims (name, uid) whose disk no broker has any more, or notes that they are kept.
+    DisposeClaims {
+        claims: Vec<(String, String)>,
+        delete: bool,
+    },
     /// Sets what single brokers tell clients of listeners, while they run.
     Tell(Tell),
     /// Deletes a child that is wanted no more.
@@ -115,6 +131,15 @@ impl fmt::Display for Action {
             }
             Self::Unthrottle { topics, .. } => write!(f, "take the throttle off {} topics", topics.len()),
             Self::MarkClaim { name, mark } => write!(f, "mark claim {name} {}", mark.unwrap_or("in use")),
+            Self::MarkDisk { claim, mark } => write!(f, "mark disk of claim {claim} {}", mark.unwrap_or("in use")),
+            Self::MoveDirs { moves, .. } => {
+                let one = |one: &DirMove| format!("{}-{} of broker {} to {}", one.topic, one.index, one.broker, one.to);
+                write!(f, "move {}", moves.iter().map(one).collect::<Vec<_>>().join(", "))
+            }
+            Self::DisposeClaims { claims, delete } => {
+                let claims = claims.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+                write!(f, "{} {claims}, which no broker has any more", if *delete { "delete" } else { "keep" })
+            }
             Self::Unregister { id, claims, delete } => {
                 let claims = claims.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
                 write!(f, "unregister broker {id} and {} {claims}", if *delete { "delete" } else { "keep" })
@@ -160,7 +185,9 @@ pub(crate) fn plan(
     let desired = desired.map_err(|error| (Reason::InvalidConfig, error.to_string()));
     let settled = Settled::of(cluster, observed);
     let refusal = settled::refuse(cluster.spec.replicas, &settled);
-    let refusal = refusal.map_or(Ok(()), |message| Err((Reason::NotSupported, message)));
+    let refusal = refusal.map(|message| (Reason::NotSupported, message));
+    let of_disks = || settled.removal.refuse(cluster, observed).map(|message| (Reason::InvalidSpec, message));
+    let refusal = refusal.or_else(of_disks).map_or(Ok(()), Err);
     let listeners = listeners::judge(cluster, observed, defaults);
     let (mut steps, refused) = match refusal.and(desired) {
         Ok(children) => (steps(cluster, &children, observed, &settled, &disks.growths, now), false),
@@ -205,6 +232,7 @@ pub(crate) fn plan(
     let actions = if paused { Vec::new() } else { std::mem::take(&mut steps.actions) };
     let status = ClusterStatus {
         draining: scale::draining(cluster, &settled, observed),
+        removing_disks: settled.removal.disks().map(|disk| disk.name.clone()).collect(),
         rebalancing: steps.rebalancing,
         listeners: listeners.status,
         tuning_record: recorded.record,
@@ -267,14 +295,15 @@ fn steps(
     rebind::step(&mut steps, cluster, observed, now);
     // Brokers that start wait for it.
     steps.actions.extend(racks::step(cluster, observed));
-    let unmark = scale::unmark(cluster, observed);
+    let mut unmark = scale::unmark(cluster, observed);
+    unmark.extend(disk_drain::step::unmark(cluster, observed));
     for child in children {
-        // IMPORTANT: a broker must not come while its claims say that it was emptied: it would be let go as it is.
-        match child.resource.kind == "StatefulSet" && !unmark.is_empty() {
-            true => steps
-                .blockers
-                .push((Reason::BrokersStarting, "claims of an earlier scale-down are taken up".to_owned())),
-            false => child_step(&mut steps, cluster, child, observed, growths, now),
+        let is_set = child.resource.kind == "StatefulSet";
+        // IMPORTANT: a broker must not come while its claims say that it or its disk was emptied: it would be let go as it is.
+        if is_set && !unmark.is_empty() {
+            steps.blockers.push((Reason::BrokersStarting, "claims that were emptied once are taken up".to_owned()));
+        } else if !is_set || !disk_drain::step::holds_set(&mut steps, cluster, settled, observed) {
+            child_step(&mut steps, cluster, child, observed, settled, growths, now);
         }
     }
     steps.actions.extend(unmark);
@@ -282,6 +311,9 @@ fn steps(
     settings_step(&mut steps, children, observed);
     let rolling = steps.blockers.iter().any(|(reason, _)| !matches!(reason, Reason::DiskResizing | Reason::NodeLost));
     scale::step(&mut steps, cluster, settled, observed, rolling);
+    let held = steps.blockers.iter().any(|(reason, _)| !matches!(reason, Reason::DiskResizing | Reason::NodeLost));
+    disk_drain::step::step(&mut steps, cluster, settled, observed, held);
+    let rolling = rolling || settled.removal.is_under_way();
     rebalance::step(&mut steps, cluster, settled, observed, rolling);
     steps
 }
@@ -291,6 +323,7 @@ fn child_step(
     cluster: &Cluster,
     child: &Child,
     observed: &Observed,
+    settled: &Settled,
     growths: &[Growth],
     now: Timestamp,
 ) {
@@ -300,6 +333,7 @@ fn child_step(
     // A new set does not enlarge old claims: its templates come when every claim has been enlarged.
     let later = live.filter(enlarging).map(|live| disks::with_live_templates(child, live));
     let child = later.as_ref().unwrap_or(child);
+    let differs = |live: &Value| is_set && disks::templates_differ(&child.value, live);
     let need = apply::need(child, live, &cluster.uid().unwrap_or_default());
     {
         match (need, live) {
@@ -309,12 +343,17 @@ fn child_step(
             (Need::Wait, _) => {
                 steps.blockers.push((Reason::BrokersStarting, format!("{} is being deleted", child.key())));
             }
-            (Need::Apply, Some(live)) if is_set && disks::templates_differ(&child.value, live) => {
+            // Between the old set and the new one the note is all that tells of a disk that is being removed.
+            (Need::Apply, Some(live)) if differs(live) && !settled.removal.is_noted => {
+                steps.blockers.push((Reason::RemovingDisk, "what is removed is noted first".to_owned()));
+            }
+            (Need::Apply, Some(live)) if differs(live) => {
                 let uid = live["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
                 let staying = observed.pods.iter().filter(|pod| !pod.deleting);
                 let pods = staying.map(|pod| (pod.name.clone(), pod.uid.clone())).collect();
                 steps.actions.push(Action::OrphanSet { name: child.name.clone(), uid, pods });
-                steps.blockers.push((Reason::DiskResizing, "claim templates change".to_owned()));
+                let reason = if settled.removal.is_under_way() { Reason::RemovingDisk } else { Reason::DiskResizing };
+                steps.blockers.push((reason, "claim templates change".to_owned()));
             }
             (Need::Apply, _) => {
                 steps.actions.push(Action::Apply(child.clone()));
@@ -396,12 +435,15 @@ fn ready(cluster: &Cluster, observed: &Observed, blocker: Option<&Refusal>) -> C
     let missing = missing(cluster, observed);
     match blocker {
         // What moves or grows keeps no broker from serving: `Progressing` and `DisksInForce` tell of it.
-        Some((Reason::BrokersStarting | Reason::DiskResizing | Reason::Rebalancing, _)) | None
+        Some((Reason::BrokersStarting | Reason::DiskResizing | Reason::RemovingDisk | Reason::Rebalancing, _))
+        | None
             if !missing.is_empty() =>
         {
             report(false, Reason::BrokersStarting, missing.join("; "))
         }
-        Some((reason, message)) if !matches!(reason, Reason::DiskResizing | Reason::Rebalancing) => {
+        Some((reason, message))
+            if !matches!(reason, Reason::DiskResizing | Reason::RemovingDisk | Reason::Rebalancing) =>
+        {
             report(false, *reason, message.clone())
         }
         _ => {

@@ -33,6 +33,7 @@ pub(crate) fn status(
         threads: (threads != forebay_crds::cluster::Threads::default()).then_some(threads),
         reclaim_policy: Some(cluster.spec.effective_reclaim_policy()),
         draining: Vec::new(),
+        removing_disks: Vec::new(),
         rebalancing: false,
         listeners: Vec::new(),
         tuning_record: Vec::new(),

@@ -23,8 +23,9 @@ pub(crate) fn judge(spec: &ClusterSpec, reports: &BTreeMap<i32, &BrokerStatus>, 
         let disk = spec.disks.iter().find(|disk| disk.effective_mount_path() == path);
         disk.map_or(path.to_owned(), |disk| disk.name.clone())
     };
+    // One that nothing new comes to is about to go.
     let full = reports.iter().flat_map(|(id, status)| {
-        let dirs = status.log_dirs.iter().filter(|dir| dir.total_bytes > 0);
+        let dirs = status.log_dirs.iter().filter(|dir| dir.total_bytes > 0 && !dir.cordoned);
         let full = dirs.filter(move |dir| dir.free_bytes / (dir.total_bytes / 100).max(1) < least);
         full.map(move |dir| format!("disk {} of broker {id}", disk_of(&dir.path)))
     });
@@ -75,5 +76,16 @@ mod tests {
         let failed = BrokerStatus { log_dirs: vec![LogDirStatus::default()], ..BrokerStatus::default() };
         assert_eq!(judge(&spec, &[(0, &failed)].into(), false).state, ConditionState::True);
         assert_eq!(judge(&spec, &BTreeMap::new(), false).state, ConditionState::Unknown);
+    }
+
+    #[test]
+    fn a_full_disk_that_is_about_to_go_needs_no_room() {
+        let spec: ClusterSpec = serde_json::from_value(json!({"replicas": 1, "disks": []})).unwrap();
+        let state = |cordoned| {
+            let dir = LogDirStatus { total_bytes: 1000, free_bytes: 1, cordoned, ..LogDirStatus::default() };
+            let status = BrokerStatus { log_dirs: vec![dir], ..BrokerStatus::default() };
+            judge(&spec, &[(0, &status)].into(), false).state
+        };
+        assert_eq!((state(false), state(true)), (ConditionState::False, ConditionState::True));
     }
 }

@@ -9,12 +9,13 @@ use kube::ResourceExt;
 use sha2::{Digest, Sha256};
 
 use super::build::{RESTART_ANNOTATION, broker_set_name, config_map, config_map_name};
+use super::disk_drain::removal::Removal;
 use super::observe::{Observed, PodSeen};
 use super::roll;
 use super::{dynamic, scale};
 
 /// What is settled; nothing is for a new cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Settled {
     voters: Option<i32>,
     cluster_id: Option<String>,
@@ -24,6 +25,8 @@ pub(crate) struct Settled {
     pub(crate) dynamic: Settings,
     /// Brokers that run or have a disk, but for those that have been emptied.
     pub(crate) brokers: i32,
+    /// Disks that brokers have and the spec names no more.
+    pub(crate) removal: Removal,
     /// A replica is not in sync, or a broker is not there: no broker that runs may be evicted.
     pub(crate) holds_evictions: bool,
 }
@@ -36,7 +39,8 @@ impl Settled {
         let voters = settings.get("controller.quorum.voters").map(|voters| voters.split(',').count());
         let set = observed.children.get(&format!("StatefulSet/{}", broker_set_name(&name)));
         let running = set.and_then(|set| set["spec"]["replicas"].as_i64()).unwrap_or(0);
-        let with_disk = observed.claims.iter().filter_map(|claim| claim.broker_id(&name));
+        let with_disk =
+            observed.claims.iter().filter(|claim| claim.disk.is_none()).filter_map(|claim| claim.broker_id(&name));
         let known = with_disk.chain(0..i32::try_from(running).unwrap_or(i32::MAX));
         let is_emptied = |id: &i32| {
             let claims = scale::claims_of(cluster, &observed.claims, *id);
@@ -48,6 +52,7 @@ impl Settled {
             cluster_id: settings.remove("forebay.cluster.id"),
             restart: set.and_then(|set| roll::marks_of(&set["spec"]["template"]).restart),
             brokers: known.filter(|id| !is_emptied(id)).max().map_or(0, |id| id + 1),
+            removal: Removal::of(cluster, observed),
             holds_evictions: holds_evictions(cluster, observed),
         }
     }
@@ -154,6 +159,10 @@ mod tests {
         let claims = vec![claim("data-c-broker-0"), claim("data-c-broker-4"), claim("data-other-broker-8")];
         let settled = Settled::of(&cluster(3), &Observed { claims, ..Observed::default() });
         assert_eq!(settled.brokers, 5);
+        let gone = ClaimSeen { disk: Some("removed".into()), ..claim("more-c-broker-6") };
+        let claims = vec![claim("data-c-broker-4"), gone];
+        let of_disk = Settled::of(&cluster(3), &Observed { claims, ..Observed::default() });
+        assert_eq!(of_disk.brokers, 5, "the claim of a disk that was removed is no broker's");
         assert_eq!((settled.replicas(&cluster(3)), settled.replicas(&cluster(6))), (5, 6));
         assert!(refuse(1, &settled).unwrap().contains("set it to 3 or more"));
         assert_eq!(refuse(3, &settled), None);

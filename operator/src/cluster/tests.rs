@@ -21,6 +21,7 @@ use super::racks::{NoRack, RackSeen};
 use super::rebind::LostSeen;
 use super::{disks, roll, scale};
 use crate::kafka::brokers::{BrokersSeen, PartitionSeen};
+use crate::kafka::log_dirs::{DirSeen, ReplicaSeen};
 use crate::kafka::moves::MovesSeen;
 use crate::kube::apply::Child;
 use crate::kube::compare;
@@ -102,6 +103,14 @@ struct Given {
     /// Addresses of nodes by their kind; none: nodes may not be read.
     nodes: BTreeMap<String, Option<BTreeMap<String, String>>>,
     claims: BTreeMap<String, [String; 2]>,
+    /// The spec that was applied over `live_spec` meanwhile, if any.
+    applied_spec: Option<Value>,
+    /// It was applied before claims had the marks of their disks.
+    applied_unmarked: bool,
+    /// Claims by what has become of their disk.
+    disk_marks: BTreeMap<String, String>,
+    /// What brokers have on their disks.
+    dirs: BTreeMap<i32, Vec<Dir>>,
     /// Claims by what has become of their broker.
     marks: BTreeMap<String, String>,
     /// Claims by how long ago their volume has grown, whose file system has not.
@@ -116,6 +125,31 @@ struct Brokers {
     leader: i32,
     #[serde(default)]
     partitions: Vec<Partition>,
+}
+
+/// A log dir: bytes of the disk, bytes free on it, and bytes by partition (`TOPIC-N`) of replicas and of copies to be.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Dir {
+    path: String,
+    total: u64,
+    free: u64,
+    #[serde(default)]
+    replicas: BTreeMap<String, u64>,
+    #[serde(default)]
+    futures: BTreeMap<String, u64>,
+}
+
+impl Dir {
+    pub(super) fn seen(&self) -> DirSeen {
+        let replica = |(partition, bytes): (&String, &u64), is_future| {
+            let (topic, index) = partition.rsplit_once('-').unwrap();
+            ReplicaSeen { topic: topic.to_owned(), index: index.parse().unwrap(), bytes: *bytes, is_future }
+        };
+        let replicas = self.replicas.iter().map(|one| replica(one, false));
+        let replicas = replicas.chain(self.futures.iter().map(|one| replica(one, true))).collect();
+        DirSeen { path: self.path.clone(), room: Some((self.total, self.free)), replicas }
+    }
 }
 
 /// What the brokers say of moves.
@@ -171,6 +205,8 @@ struct Pod {
     is_told: bool,
     #[serde(default)]
     deleting: bool,
+    #[serde(default)]
+    disks: Vec<String>,
     made_seconds_ago: Option<i64>,
     node: Option<String>,
     #[serde(rename = "hostIp")]
@@ -185,6 +221,9 @@ struct Expected {
     /// Events of what has become known, `!` before warnings; not looked at if not given.
     events: Option<Vec<String>>,
     conditions: BTreeMap<String, String>,
+    /// Disks that are being removed.
+    #[serde(default)]
+    removing: Vec<String>,
     /// Listeners by name: what clients begin with, `-` for nothing.
     #[serde(default)]
     listeners: BTreeMap<String, String>,
@@ -217,6 +256,7 @@ fn pod_seen(pod: &Pod, name: String) -> PodSeen {
         unplaced_since: pod.unplaced_seconds.map(|seconds| now() - SignedDuration::from_secs(seconds)),
         rack: rack_of(pod),
         deleting: pod.deleting,
+        disks: pod.disks.clone(),
         created: pod.made_seconds_ago.map(|seconds| now() - SignedDuration::from_secs(seconds)),
         node: Some(pod.node.clone().unwrap_or_else(|| "node-1".to_owned())),
         host_ip: pod.host_ip,
@@ -231,6 +271,23 @@ fn nodes_of(given: &Given) -> Nodes {
         None => Err("the operator may not read nodes".to_owned()),
     };
     given.nodes.iter().map(|(node, found)| (node.clone(), addresses(found))).collect()
+}
+
+fn claims_of(given: &Given) -> Vec<ClaimSeen> {
+    given
+        .claims
+        .iter()
+        .map(|(name, [requested, capacity])| ClaimSeen {
+            name: name.clone(),
+            uid: format!("uid-of-{name}"),
+            volume: None,
+            broker: given.marks.get(name).cloned(),
+            disk: given.disk_marks.get(name).filter(|_| !given.applied_unmarked).cloned(),
+            requested: requested.clone(),
+            capacity: Some(capacity.clone()),
+            unmounted_growth: given.grown_seconds_ago.get(name).map(|ago| now() - SignedDuration::from_secs(*ago)),
+        })
+        .collect()
 }
 
 fn observed(given: &Given) -> Observed {
@@ -255,7 +312,6 @@ fn observed(given: &Given) -> Observed {
             }
             observed.children.insert(child.key(), value);
         }
-        observed.children.retain(|key, _| !given.live_missing.contains(key));
     }
     let set = observed.children.get(&format!("StatefulSet/{}", broker_set_name("c")));
     let marks = set.map(|set| roll::marks_of(&set["spec"]["template"])).unwrap_or_default();
@@ -279,19 +335,17 @@ fn observed(given: &Given) -> Observed {
     });
     observed.nodes = nodes_of(given);
     observed.set_on_brokers = given.set_on_brokers.clone().map(Ok);
-    observed.claims = given
-        .claims
-        .iter()
-        .map(|(name, [requested, capacity])| ClaimSeen {
-            name: name.clone(),
-            uid: format!("uid-of-{name}"),
-            volume: None,
-            broker: given.marks.get(name).cloned(),
-            requested: requested.clone(),
-            capacity: Some(capacity.clone()),
-            unmounted_growth: given.grown_seconds_ago.get(name).map(|ago| now() - SignedDuration::from_secs(*ago)),
-        })
-        .collect();
+    observed.claims = claims_of(given);
+    observed.dirs = given.dirs.iter().map(|(id, dirs)| (*id, Ok(dirs.iter().map(Dir::seen).collect()))).collect();
+    if let Some(spec) = &given.applied_spec {
+        for child in desired(&cluster(spec), &defaults(), &observed).unwrap() {
+            observed.children.insert(child.key(), live(&child, &given.revision));
+        }
+    }
+    observed.children.retain(|key, _| !given.live_missing.contains(key));
+    for claim in &mut observed.claims {
+        claim.disk = given.disk_marks.get(&claim.name).cloned();
+    }
     for pod in &mut observed.pods {
         let claims = scale::claims_of(&cluster(&given.spec), &observed.claims, pod.ordinal);
         pod.holds_growth_of = disks::held_by(pod, &claims, now());
@@ -328,6 +382,7 @@ fn every_case_gives_its_plan() {
             let found = format!("{} {}: {}", found.status, found.reason, found.message);
             assert_eq!(&found, expected, "{} {condition}", path.display());
         }
+        assert_eq!(plan.status.removing_disks, case.plan.removing, "{}", path.display());
         for (listener, expected) in &case.plan.listeners {
             let found = plan.status.listeners.iter().find(|one| one.name == *listener).unwrap();
             let begins = found.bootstrap_servers.as_deref().unwrap_or("-");

@@ -223,6 +223,7 @@ pub(crate) fn disks(status: &BrokerStatus) -> Vec<DiskInForce> {
         mount_options: log_dir.mount_options.clone(),
         total_bytes: Some(signed(log_dir.total_bytes)),
         poisoned: log_dir.poisoned,
+        has_metadata: log_dir.has_metadata,
     };
     status.log_dirs.iter().map(disk).collect()
 }

@@ -6,6 +6,7 @@
 mod batch;
 pub(crate) mod brokers;
 mod changes;
+pub(crate) mod log_dirs;
 mod looks;
 pub(crate) mod moves;
 pub(crate) mod status;

@@ -119,7 +119,7 @@ async fn alter(admin: &Admin, changes: &[(ConfigResource, Vec<ConfigChange>)]) -
 }
 
 /// What was refused first, and of how many.
-fn first_refusal<K: std::fmt::Display + Ord>(answers: Each<K, ()>) -> Result<(), String> {
+pub(super) fn first_refusal<K: std::fmt::Display + Ord>(answers: Each<K, ()>) -> Result<(), String> {
     let count = answers.values().filter(|answer| answer.is_err()).count();
     let first = answers.into_iter().find_map(|(what, answer)| Some(format!("{what}: {}", answer.err()?)));
     match (first, count) {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use forebay_broker_config::status::{BrokerStatus, FlushStatus, LogDirStatus, NofileStatus, ThreadStatus};
 use forebay_broker_machines::metadata::{ADVERTISED_LISTENERS, BrokerImage, MetadataImage, TopicImage};
+use forebay_broker_storage::LogDir;
 use forebay_broker_wire::types::Uuid;
 
 use crate::broker::Broker;
@@ -89,6 +90,7 @@ fn log_dirs(broker: &Broker) -> Vec<LogDirStatus> {
 fn log_dir(broker: &Broker, dir: &HostedDir, cordoned: &Cordoned) -> LogDirStatus {
     let log_dir = &dir.log_dir;
     let mount = mounts::mount_of(log_dir.path());
+    let is_cordoned = cordoned.has(log_dir.path());
     // Whoever asks a disk that hangs may wait for it.
     let space = if dir.is_hung() { None } else { log_dir.disk().space(log_dir.path()).ok() };
     LogDirStatus {
@@ -103,10 +105,16 @@ fn log_dir(broker: &Broker, dir: &HostedDir, cordoned: &Cordoned) -> LogDirStatu
         poisoned: log_dir.poisoned().is_some(),
         hung: dir.is_hung(),
         full: dir.is_low(),
-        cordoned: cordoned.has(log_dir.path()),
+        cordoned: is_cordoned,
+        logs: if is_cordoned && !dir.is_hung() { count_logs(log_dir) } else { None },
         has_metadata: broker.metadata.quorum().log.is_in(log_dir),
         failure: log_dir.poisoned().map(|poisoned| poisoned.reason).or_else(|| dir.is_hung().then(|| dir.words())),
     }
+}
+
+/// What lies there, served or not: whoever takes the disk away goes by it.
+fn count_logs(log_dir: &LogDir) -> Option<u64> {
+    log_dir.logs().ok().and_then(|logs| u64::try_from(logs.len()).ok())
 }
 
 fn failed_dir(dir: &FailedDir) -> LogDirStatus {

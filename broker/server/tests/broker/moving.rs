@@ -227,6 +227,11 @@ fn nothing_new_comes_to_a_cordoned_dir_unless_there_is_no_other() {
     let said =
         |field: &str| status["logDirs"].as_array().unwrap().iter().map(|dir| dir[field] == true).collect::<Vec<_>>();
     assert_eq!((said("cordoned"), said("hasMetadata")), (vec![true, true, false], vec![true, false, false]));
+    std::fs::create_dir(root.join("second/left-0")).unwrap();
+    let status = broker.http_get("/status");
+    let status: serde_json::Value = serde_json::from_str(status.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let logs: Vec<_> = status["logDirs"].as_array().unwrap().iter().map(|dir| dir["logs"].as_u64()).collect();
+    assert_eq!(logs, [Some(1), Some(1), None], "the metadata, what nobody serves, and what is not cordoned");
     cordon(client, "*");
     assert_eq!(create(client, topic("more", 3, &[])).error_code, 0);
     for partition in 0..3 {

@@ -6,6 +6,7 @@ use forebay_crds::Cluster;
 use forebay_crds::cluster::{Listener, ListenerType};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
+use kube::core::ObjectMeta;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -13,8 +14,9 @@ use super::{
     CONTROLLER_PORT, Defaults, HTTP_PORT, KAFKA_PORT, broker_host, broker_set_name, config_map_name, is_replicated,
     metadata, stateful_set,
 };
-use crate::cluster::dynamic;
+use crate::cluster::disk_drain::removal::DISKS_ANNOTATION;
 use crate::cluster::settled::Settled;
+use crate::cluster::{dynamic, scale};
 use crate::settings::text as told;
 
 /// The key, and the name of the file.
@@ -64,6 +66,7 @@ pub(crate) fn broker_settings(
         };
         add_cluster_settings(&mut settings, settled.voters(cluster), &settled.cluster_id(cluster), address);
     }
+    set_removal(&mut settings, cluster, settled);
     check_replicas(cluster)?;
     if let Some(problem) = spec.page_cache_problem() {
         return Err(ConfigProblem(problem));
@@ -77,6 +80,16 @@ pub(crate) fn broker_settings(
         ConfigProblem(told.collect::<Vec<_>>().join("; "))
     })?;
     Ok(settings)
+}
+
+/// While disks are being removed nothing new comes to them, and what is on them is copied no faster than other moves go.
+fn set_removal(settings: &mut Settings, cluster: &Cluster, settled: &Settled) {
+    let paths: Vec<String> = settled.removal.disks().map(forebay_crds::cluster::Disk::effective_mount_path).collect();
+    if !paths.is_empty() {
+        settings.insert("cordoned.log.dirs".to_owned(), paths.join(","));
+        let rate = scale::bytes_per_second(cluster).to_string();
+        settings.insert("replica.alter.log.dirs.io.max.bytes.per.second".to_owned(), rate);
+    }
 }
 
 /// Numbers of replicas that so few brokers can't have, which brokers would only find out later, topic by topic.
@@ -124,9 +137,11 @@ pub(super) fn advertised(cluster: &Cluster, host: &str) -> String {
     format!("PLAINTEXT://{host}:{KAFKA_PORT}{}{controller}", inside.collect::<String>())
 }
 
-pub(super) fn build(cluster: &Cluster, settings: &Settings) -> ConfigMap {
+/// `note`: what is to be remembered of disks that are being removed.
+pub(super) fn build(cluster: &Cluster, settings: &Settings, note: Option<String>) -> ConfigMap {
+    let annotations = note.map(|note| [(DISKS_ANNOTATION.to_owned(), note)].into());
     ConfigMap {
-        metadata: metadata(cluster, config_map_name(&cluster.name_any())),
+        metadata: ObjectMeta { annotations, ..metadata(cluster, config_map_name(&cluster.name_any())) },
         data: Some([(FILE.to_owned(), render_properties(settings))].into()),
         ..ConfigMap::default()
     }

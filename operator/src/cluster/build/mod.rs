@@ -85,8 +85,11 @@ fn owner(cluster: &Cluster) -> Option<OwnerReference> {
 
 /// All children, in the order in which they are applied: the StatefulSet last, so that its pods find the rest.
 pub(crate) fn children(cluster: &Cluster, defaults: &Defaults, settled: &Settled) -> Result<Vec<Child>, BuildError> {
+    let note = settled.removal.note(cluster);
+    // Disks that are being removed are there until they are empty.
+    let cluster = &settled.removal.in_force(cluster);
     let settings = config_map::broker_settings(cluster, defaults, settled)?;
-    let config_map = config_map::build(cluster, &settings);
+    let config_map = config_map::build(cluster, &settings, note);
     let mut children = vec![
         Child::new(&config_map)?,
         Child::new(&services::headless(cluster))?,

@@ -48,6 +48,8 @@ pub(crate) struct Template {
     /// The revision that the StatefulSet would give a new pod.
     pub(crate) revision: String,
     pub(crate) marks: Marks,
+    /// The disks of a new pod, by name.
+    pub(crate) disks: Vec<String>,
 }
 
 /// What tells people why a template differs from another.
@@ -83,7 +85,9 @@ pub(crate) fn template(cluster: &Cluster, children: &BTreeMap<String, Value>) ->
     let set = children.get(&format!("StatefulSet/{}", broker_set_name(&cluster.name_any())))?;
     let is_seen = set["status"]["observedGeneration"].as_i64() == set["metadata"]["generation"].as_i64();
     let revision = set["status"]["updateRevision"].as_str().filter(|_| is_seen)?;
-    Some(Template { revision: revision.to_owned(), marks: marks_of(&set["spec"]["template"]) })
+    let templates = set["spec"]["volumeClaimTemplates"].as_array().into_iter().flatten();
+    let disks = templates.filter_map(|template| Some(template["metadata"]["name"].as_str()?.to_owned())).collect();
+    Some(Template { revision: revision.to_owned(), marks: marks_of(&set["spec"]["template"]), disks })
 }
 
 /// The next step.
@@ -241,6 +245,10 @@ fn due<'a>(pod: &'a PodSeen, template: &Template) -> Option<Due<'a>> {
     let image = |marks: &Marks| marks.image.clone().unwrap_or_default();
     if has.image != wanted.image {
         return because(Reason::ImageChanged, format!("its image is {}, now {}", image(has), image(wanted)));
+    }
+    let gone: Vec<&str> = pod.disks.iter().filter(|disk| !template.disks.contains(disk)).map(String::as_str).collect();
+    if !gone.is_empty() {
+        return because(Reason::DiskRemoved, format!("disk {} was removed", gone.join(", ")));
     }
     if has.checksum != wanted.checksum {
         let what = "settings changed that are read at the start";

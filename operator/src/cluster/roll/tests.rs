@@ -97,7 +97,7 @@ fn step_of(case: &Case) -> (Step, bool) {
         }),
         None => Err("no answer".to_owned()),
     };
-    let template = Template { revision: "new".to_owned(), marks: marks("new") };
+    let template = Template { revision: "new".to_owned(), marks: marks("new"), disks: Vec::new() };
     let replicas = i32::try_from(pods.len()).unwrap();
     let situation = Situation {
         pods: &pods,
