@@ -36,9 +36,9 @@ impl Disk {
         Ok(Self { mount, slow: None })
     }
 
-    /// The log dir on it.
-    pub(crate) fn log_dir(&self) -> PathBuf {
-        self.mount.join("logs")
+    /// The log dirs on it, between which replicas can move.
+    pub(crate) fn log_dirs(&self) -> [PathBuf; 2] {
+        ["logs", "more-logs"].map(|name| self.mount.join(name))
     }
 
     /// Takes all free space but a little.

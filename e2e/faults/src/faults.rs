@@ -3,11 +3,16 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use tokio::time::Instant;
+use forebay_broker_client::Admin;
+use forebay_broker_client::types::BrokerId;
+use tokio::time::{Instant, timeout};
 
 use crate::brokers::{Brokers, serves};
 use crate::nemesis::{Fault, Kind};
 use forebay_e2e_faults::network;
+
+/// For a broker's answers.
+const ASK_WITHIN: Duration = Duration::from_secs(5);
 
 /// A fault that lasts.
 #[derive(Debug)]
@@ -44,6 +49,10 @@ pub(crate) async fn begin(brokers: &mut Brokers, fault: Fault) -> Result<Option<
             roll(brokers).await?;
             return Ok(None);
         }
+        Kind::MoveReplicas => {
+            // A broker that another fault keeps from answering moves nothing, and is killed all the same.
+            let _refused = timeout(ASK_WITHIN, move_replicas(brokers, id)).await;
+        }
     }
     Ok(Some(Held { fault, until }))
 }
@@ -65,7 +74,26 @@ pub(crate) async fn end(brokers: &mut Brokers, fault: &Fault) -> Result<()> {
         }
         Kind::KillAll => brokers.start_all(),
         Kind::Roll => Ok(()),
+        Kind::MoveReplicas => {
+            let node = brokers.node(id)?;
+            node.kill().await?;
+            node.start()
+        }
     }
+}
+
+/// Asks a broker to move each of its replicas to its other log dir.
+async fn move_replicas(brokers: &mut Brokers, id: i32) -> Result<()> {
+    let paths = brokers.node(id)?.disk.log_dirs().map(|path| path.display().to_string());
+    let (admin, broker) = (Admin::new(brokers.client().clone()), BrokerId(id));
+    let dirs = admin.describe_log_dirs(broker).await?.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let other = |path: &str| paths.iter().find(|other| *other != path).cloned();
+    let moves = dirs.iter().flat_map(|dir| {
+        let there = dir.replicas.iter().filter(|replica| !replica.is_future);
+        there.filter_map(|replica| Some((replica.partition.clone(), other(&dir.path)?)))
+    });
+    admin.alter_replica_log_dirs(broker, &moves.collect::<Vec<_>>()).await?;
+    Ok(())
 }
 
 /// Each broker in turn as an operator does it: SIGTERM, start, wait until it serves and all is in sync again.

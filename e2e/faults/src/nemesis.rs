@@ -33,6 +33,8 @@ pub(crate) enum Kind {
     KillAll,
     /// SIGTERM and start, one after the other.
     Roll,
+    /// Each of its replicas is to move to its other log dir; kill -9 while they do, and started again.
+    MoveReplicas,
 }
 
 impl Kind {

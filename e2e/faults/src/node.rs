@@ -45,7 +45,7 @@ impl Node {
         std::fs::create_dir_all(&folder).with_context(|| format!("can't create {}", folder.display()))?;
         let disk = Disk::make(&folder)?;
         let config = folder.join("broker.properties");
-        std::fs::write(&config, properties(id, brokers, &disk.log_dir(), extra))?;
+        std::fs::write(&config, properties(id, brokers, &disk.log_dirs(), extra))?;
         let log = folder.join("broker.log");
         Ok(Self { id, program: program.to_path_buf(), config, log, disk, child: None, died_at: None })
     }
@@ -141,12 +141,14 @@ impl Node {
     }
 }
 
-fn properties(id: i32, brokers: i32, log_dir: &Path, extra: &[String]) -> String {
+fn properties(id: i32, brokers: i32, log_dirs: &[PathBuf], extra: &[String]) -> String {
     let address = Peer::Broker(id).address();
     let mut lines = vec![
         format!("node.id={id}"),
         format!("forebay.http.listener={address}:{HTTP_PORT}"),
-        format!("log.dirs={}", log_dir.display()),
+        format!("log.dirs={}", log_dirs.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(",")),
+        // So slow that replicas are still on their way when something happens to their broker.
+        "replica.alter.log.dirs.io.max.bytes.per.second=2000000".to_owned(),
         "default.replication.factor=".to_owned() + &brokers.min(3).to_string(),
         "offsets.topic.replication.factor=".to_owned() + &brokers.min(3).to_string(),
         // Few, so that each broker coordinates some group soon.

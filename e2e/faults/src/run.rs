@@ -271,7 +271,8 @@ async fn finish(
     };
     notice_deaths(brokers, ledger);
     brokers.stop_all().await.into_iter().for_each(|problem| ledger.problem(problem));
-    let log_dirs: Vec<_> = brokers.nodes.iter().map(|node| (node.id, node.disk.log_dir())).collect();
+    let log_dirs = brokers.nodes.iter().flat_map(|node| node.disk.log_dirs().map(|path| (node.id, path)));
+    let log_dirs: Vec<_> = log_dirs.collect();
     let (differences, compared) = readback::compare_replicas(&log_dirs, topics)?;
     report.replicas_compared = compared;
     let (partitions, mut problems, errors) = ledger.take();
