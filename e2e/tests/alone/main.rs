@@ -4,6 +4,7 @@
 //! `cargo xtask e2e --all` runs them, one after the other, after the others; with a NAME, those whose name contains it.
 
 mod brokers;
+mod disks;
 mod disturbances;
 mod disturbed;
 mod listeners;
