@@ -2,6 +2,7 @@
 
 mod apply;
 mod build;
+mod disk_add;
 mod disk_drain;
 mod disks;
 mod drain;

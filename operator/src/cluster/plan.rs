@@ -22,7 +22,9 @@ use super::listeners::{self, Tell};
 use super::observe::Observed;
 use super::roll::{Replacement, Situation};
 use super::settled::{self, Settled};
-use super::{disk_drain, dynamic, racks, rebalance, rebind, report, roll, room, scale, tuning, tuning_record, windows};
+use super::{
+    disk_add, disk_drain, dynamic, racks, rebalance, rebind, report, roll, room, scale, tuning, tuning_record, windows,
+};
 use crate::kafka::log_dirs::DirMove;
 use crate::kafka::moves::Move;
 use crate::kube::apply::{self, Child, Need};
@@ -307,6 +309,8 @@ fn steps(
         }
     }
     steps.actions.extend(unmark);
+    let (_, waits) = disk_add::without_held(cluster, observed);
+    steps.blockers.extend(waits.map(|why| (Reason::BrokersStarting, why)));
     steps.actions.extend(leftovers::of(cluster, children, observed).into_iter().map(Action::Remove));
     settings_step(&mut steps, children, observed);
     let rolling = steps.blockers.iter().any(|(reason, _)| !matches!(reason, Reason::DiskResizing | Reason::NodeLost));
@@ -481,5 +485,6 @@ fn progressing(
 
 /// The desired children, or why there are none.
 pub(crate) fn desired(cluster: &Cluster, defaults: &Defaults, observed: &Observed) -> Result<Vec<Child>, BuildError> {
-    build::children(cluster, defaults, &Settled::of(cluster, observed))
+    let (now, _) = disk_add::without_held(cluster, observed);
+    build::children(&now, defaults, &Settled::of(cluster, observed))
 }

@@ -191,12 +191,13 @@ pub(crate) fn next(situation: &Situation<'_>) -> Step {
     match situation.brokers {
         None => Step::Wait("the brokers have not been asked yet".to_owned()),
         Some(Err(error)) => Step::Wait(format!("the brokers do not say whether one can be spared: {error}")),
-        Some(Ok(said)) => running(&due, said, pods, situation.unchanged_for),
+        Some(Ok(said)) => running(&due, said, situation),
     }
 }
 
 /// All brokers run: which of those that are due can be spared?
-fn running(due: &[Due<'_>], said: &BrokersSeen, pods: &[PodSeen], unchanged_for: Duration) -> Step {
+fn running(due: &[Due<'_>], said: &BrokersSeen, situation: &Situation<'_>) -> Step {
+    let Situation { pods, unchanged_for, template: Template { disks, .. }, .. } = *situation;
     let Some(leader) = said.quorum_leader else {
         return Step::Wait("the metadata quorum has no leader".to_owned());
     };
@@ -215,6 +216,9 @@ fn running(due: &[Due<'_>], said: &BrokersSeen, pods: &[PodSeen], unchanged_for:
     let (leads, others): (Vec<_>, Vec<_>) = due.iter().partition(|due| due.pod.ordinal == leader);
     // The leader goes last: each time it stops, another must take over, and it would be the next that stops.
     let candidates = if others.is_empty() { leads } else { others };
+    let lacking = due.iter().filter(|due| disks.iter().any(|disk| due.pod.lacks(disk)));
+    // The set's controller makes no pod again after one that lacks a disk (`disk_add`).
+    let candidates = lacking.min_by_key(|due| due.pod.ordinal).map_or(candidates, |lowest| vec![lowest]);
     let mut first_reason = None;
     for due in candidates.iter().rev() {
         match would_miss(&said.partitions, due.pod.ordinal) {

@@ -23,6 +23,9 @@ struct Case {
     closed: bool,
     #[serde(default)]
     unchanged_for_seconds: u64,
+    /// The disks of a new pod.
+    #[serde(default)]
+    disks: Vec<String>,
     step: String,
     /// Topics that are named because they have no replica to spare.
     without_spare: Option<String>,
@@ -44,6 +47,8 @@ struct Pod {
     message: Option<String>,
     /// A claim whose file system grows when it is mounted anew.
     growth: Option<String>,
+    #[serde(default)]
+    disks: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -74,6 +79,7 @@ fn seen(pod: &Pod) -> PodSeen {
         restart_requested: pod.restart,
         message: pod.message.clone(),
         holds_growth_of: pod.growth.iter().cloned().collect(),
+        disks: pod.disks.clone(),
         ..PodSeen::default()
     }
 }
@@ -97,7 +103,7 @@ fn step_of(case: &Case) -> (Step, bool) {
         }),
         None => Err("no answer".to_owned()),
     };
-    let template = Template { revision: "new".to_owned(), marks: marks("new"), disks: Vec::new() };
+    let template = Template { revision: "new".to_owned(), marks: marks("new"), disks: case.disks.clone() };
     let replicas = i32::try_from(pods.len()).unwrap();
     let situation = Situation {
         pods: &pods,
