@@ -115,7 +115,7 @@ pub struct BrokerStatus {
     /// Memory that it may use, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit_bytes: Option<i64>,
-    /// The most memory that the process itself has had since it started, in bytes, in steps of 16 MiB; the page cache is not in it.
+    /// The most memory that the process itself has had since it started, in bytes, in steps of 16 MiB; the page cache is not in it. Told only with `pageCache`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<i64>,
 }

@@ -226,7 +226,7 @@ pub(crate) fn plan(
         defaults,
         reports: &by_id,
         brokers: observed.pods.len(),
-        accepted: !refused && !paused,
+        accepted: !refused && !paused && steps.blockers.iter().all(|(reason, _)| *reason != Reason::NotSupported),
         was_settled: settled_since(previous).is_some(),
         settled_since: settled_since(Some(&conditions)),
         now,

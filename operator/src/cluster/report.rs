@@ -68,7 +68,8 @@ fn broker(cluster: &Cluster, pod: &PodSeen, report: Option<&Result<Status, Strin
         disks: status.map(tuning::disks).unwrap_or_default(),
         cores: status.map(|status| status.cores),
         memory_limit_bytes: status.and_then(|s| s.memory_limit_bytes).and_then(|bytes| i64::try_from(bytes).ok()),
-        peak_memory_bytes: status.and_then(page_cache::peak_bytes),
+        // It grows by itself, and so it is told only where somebody goes by it.
+        peak_memory_bytes: status.filter(|_| cluster.spec.page_cache.is_some()).and_then(page_cache::peak_bytes),
     }
 }
 
